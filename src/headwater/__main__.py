@@ -1,4 +1,4 @@
-"""`python -m headwater` is the command `headwater`, for whoever has no path to it."""
+"""`python -m headwater` is the command `headwater`, where that is not on the path."""
 
 from headwater.cli import main
 

@@ -13,7 +13,7 @@ import pytest
 
 from headwater.server.kafka.connection import KafkaConnection
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
-from headwater.wire.kafka.encoding import Piece
+from headwater.wire.kafka.encoding import Chunk
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame, response_body_at
 from tests.kafka.broker import Broker, running_broker
@@ -50,7 +50,7 @@ def test_what_one_commit_answers_is_sent_in_one_go(
     sent: list[int] = []
     write = KafkaConnection._write
 
-    def counted(connection: KafkaConnection, pieces: list[Piece]) -> None:
+    def counted(connection: KafkaConnection, pieces: list[Chunk]) -> None:
         sent.append(len(pieces))
         write(connection, pieces)
 

@@ -21,7 +21,7 @@ from headwater.wire.kafka.codec import (
     encode_response,
 )
 from headwater.wire.kafka.error_codes import ErrorCode
-from headwater.wire.kafka.fields import Field, Kind
+from headwater.wire.kafka.fields import FieldType, MessageField
 from headwater.wire.kafka.messages.table import MESSAGES
 
 VERSIONS = [
@@ -29,15 +29,15 @@ VERSIONS = [
     for api, (oldest, newest) in ADVERTISED.items()
     for version in range(oldest, newest + 1)
 ]
-_VALUES: dict[Kind, Any] = {
-    Kind.STRING: "name",
-    Kind.BYTES: b"x",
-    Kind.RECORDS: b"x",
-    Kind.INT32: 1,
+_VALUES: dict[FieldType, Any] = {
+    FieldType.STRING: "name",
+    FieldType.BYTES: b"x",
+    FieldType.RECORDS: b"x",
+    FieldType.INT32: 1,
 }
 
 
-def sample(fields: tuple[Field, ...], version: int) -> dict[str, Any]:
+def sample(fields: tuple[MessageField, ...], version: int) -> dict[str, Any]:
     """A value for each field, one row in each array."""
     found: dict[str, Any] = {}
     for field in fields:

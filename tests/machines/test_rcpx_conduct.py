@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headwater.config.machines import MachineSettings
-from headwater.wire.rcpx.frame import HEADER, FrameFlag, MessageReader, WireMode, frame, message
+from headwater.wire.rcpx.frame import HEADER, MessageReader, RcpxFlag, WireMode, frame, message
 from tests.machines.conftest import ORDER
 from tests.server.running import SMALL_ENGINE, RunningServer, eventually, running, settings
 
@@ -120,7 +120,7 @@ def test_a_pushed_frame_says_that_it_is_of_a_stream(rcpx_port: int, name: str) -
                 header = HEADER.unpack(data, at)
                 flags.add(header["flags"])
                 at += HEADER.size + header["payload_bytes"]
-        assert flags == {FrameFlag.CRC, FrameFlag.CRC | FrameFlag.STREAM}
+        assert flags == {RcpxFlag.CRC, RcpxFlag.CRC | RcpxFlag.STREAM}
 
 
 def test_the_first_operation_is_hello_and_of_a_known_version(rcpx_port: int) -> None:

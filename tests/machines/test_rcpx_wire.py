@@ -18,8 +18,8 @@ from headwater.wire.rcpx import envelope
 from headwater.wire.rcpx.frame import (
     HEADER,
     PAYLOAD_BYTES_MAX,
-    FrameFlag,
     MessageReader,
+    RcpxFlag,
     RcpxProtocolError,
     WireMode,
     frame,
@@ -226,6 +226,6 @@ def test_envelopes_are_json_as_the_contract_has_them() -> None:
 
 
 def test_a_frame_of_a_stream_says_so_in_its_flags() -> None:
-    made = frame(b"{}", FrameFlag.CRC | FrameFlag.STREAM)
+    made = frame(b"{}", RcpxFlag.CRC | RcpxFlag.STREAM)
     assert made[6:8] == bytes((0, 5))
     assert read_all(MessageReader(), [made]) == [b"{}"]

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import headwater.spark
-from headwater.cli import pipeline_running
+from headwater.cli import pipeline_run
 from headwater.cli.app import app
 from headwater.spark.sessions.class_archive import find_archive, make_archive
 from headwater.spark.sessions.java import find_java
@@ -64,7 +64,7 @@ def headwater_pipeline(
     def session_for(name: str, running: Any) -> Iterator[SparkSession]:
         yield spark
 
-    monkeypatch.setattr(pipeline_running, "session_for", session_for)
+    monkeypatch.setattr(pipeline_run, "session_for", session_for)
 
     def run(*words: object) -> tuple[int, str]:
         result = CliRunner().invoke(app, ["pipeline", *map(str, words)])

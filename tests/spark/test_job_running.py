@@ -10,8 +10,8 @@ import pytest
 import typer
 from pyspark.sql import SparkSession
 
-from headwater.cli.pipeline_flags import Running, place_of
-from headwater.cli.pipeline_running import finish_job
+from headwater.cli.pipeline_flags import RunOptions, place_of
+from headwater.cli.pipeline_run import finish_job
 from headwater.core.errors import AccessError, RequestError
 from headwater.spark.jobs.job import NoProgress, Place, Report
 from headwater.spark.jobs.task_progress import tasks_shown
@@ -75,11 +75,11 @@ def test_a_report_that_is_well_ends_quietly(
     report = Found(ok=True, place=tmp_path, names=("a",))
     file = tmp_path / "report.json"
     shown: list[Found] = []
-    finish_job("job", report, Running(report=file), shown.append)
+    finish_job("job", report, RunOptions(report=file), shown.append)
     assert shown == [report]
     wanted = {"ok": True, "place": str(tmp_path), "names": ["a"]}
     assert json.loads(file.read_text()) == wanted
-    finish_job("job", report, Running(as_json=True), shown.append)
+    finish_job("job", report, RunOptions(as_json=True), shown.append)
     assert json.loads(capsys.readouterr().out) == wanted
     assert shown == [report], "with --json only JSON is printed"
 
@@ -87,7 +87,7 @@ def test_a_report_that_is_well_ends_quietly(
 def test_a_report_that_is_not_well_has_an_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
     report = Found(ok=False, place=Path("x"))
     with pytest.raises(typer.Exit) as caught:
-        finish_job("job", report, Running(as_json=True), lambda _: None)
+        finish_job("job", report, RunOptions(as_json=True), lambda _: None)
     assert caught.value.exit_code == 5
     told = capsys.readouterr()
     assert json.loads(told.out)["ok"] is False
@@ -99,7 +99,7 @@ def test_a_report_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
         finish_job(
             "job",
             Found(ok=True, place=tmp_path),
-            Running(report=tmp_path / "no" / "report.json"),
+            RunOptions(report=tmp_path / "no" / "report.json"),
             lambda _: None,
         )
 
@@ -107,12 +107,12 @@ def test_a_report_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["spark.ui.enabled", "ui=true", "=x"])
 def test_a_setting_that_is_none_of_sparks_is_refused(text: str) -> None:
     with pytest.raises(RequestError, match=r"is not KEY=VALUE"):
-        Running(conf=[text]).settings()
+        RunOptions(conf=[text]).settings()
 
 
 def test_settings_may_have_equal_signs_in_their_values() -> None:
     given = ["spark.executorEnv.A=b=c", "spark.x=1"]
-    assert Running(conf=given).settings() == {"spark.executorEnv.A": "b=c", "spark.x": "1"}
+    assert RunOptions(conf=given).settings() == {"spark.executorEnv.A": "b=c", "spark.x": "1"}
 
 
 def test_a_job_reads_a_directory_or_a_server(monkeypatch: pytest.MonkeyPatch) -> None:

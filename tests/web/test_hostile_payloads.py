@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.server.speaking import Browserless
-from tests.web.looking import Dashboard
+from tests.web.dashboard_page import Dashboard
 
 pytestmark = pytest.mark.e2e
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.server.running import RunningServer
-from tests.web.looking import PHONE, Dashboard
+from tests.web.dashboard_page import PHONE, Dashboard
 from tests.web.test_pages import PAGES
 
 pytestmark = pytest.mark.e2e

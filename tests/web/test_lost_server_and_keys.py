@@ -1,4 +1,4 @@
-"""A server that goes away, and one that wants a key."""
+"""A server that goes away, and one that needs a key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Route, expect
 
 from headwater.config.server import ServerSettings
 from tests.server.running import RunningServer, running, settings
-from tests.web.looking import Dashboard
+from tests.web.dashboard_page import Dashboard
 
 pytestmark = pytest.mark.e2e
 
@@ -43,7 +43,7 @@ def give_key(visitor: Dashboard, key: str) -> None:
 def test_a_key_is_asked_for_and_kept_in_the_tab_only(visitor: Dashboard) -> None:
     visitor.open("topics")
     dialog = visitor.page.get_by_role("dialog")
-    expect(dialog).to_contain_text("wants a key")
+    expect(dialog).to_contain_text("needs a key")
     give_key(visitor, "not-the-right-one")
     expect(dialog).to_contain_text("does not know the key")
     give_key(visitor, ADMIN)
@@ -56,7 +56,7 @@ def test_a_key_is_asked_for_and_kept_in_the_tab_only(visitor: Dashboard) -> None
     assert not any(ADMIN in url for url in visitor.asked)
     other = visitor.context.new_page()
     other.goto(visitor.url)
-    expect(other.get_by_role("dialog")).to_contain_text("wants a key")
+    expect(other.get_by_role("dialog")).to_contain_text("needs a key")
 
 
 def test_a_late_answer_to_a_request_without_a_key_asks_for_none(visitor: Dashboard) -> None:
@@ -124,7 +124,7 @@ def test_a_lost_server_is_told_and_found_again_by_itself(browser: Browser, tmp_p
         expect(dashboard.page.locator(".records tbody tr").first).to_contain_text("seen live")
     banner = dashboard.page.get_by_role("alert").filter(has_text="Trying again in")
     expect(banner).to_contain_text("The server does not answer.")
-    expect(dashboard.page.locator("#pulse")).to_have_text("away")
+    expect(dashboard.page.locator("#pulse")).to_have_text("unhealthy")
     expect(live).to_have_text("Live: waiting")
     expect(dashboard.page.locator(".records tbody")).to_contain_text("before")
     again = ServerSettings(port=port, deadlines=chosen.deadlines)
@@ -135,6 +135,6 @@ def test_a_lost_server_is_told_and_found_again_by_itself(browser: Browser, tmp_p
             http.write("river", "after")
         expect(dashboard.page.locator(".records tbody tr").first).to_contain_text("after")
         expect(dashboard.page.locator(".records tbody tr[data-seq]")).to_have_count(3)
-        expect(dashboard.page.locator("#pulse")).to_have_text("well")
+        expect(dashboard.page.locator("#pulse")).to_have_text("healthy")
         dashboard.close()
     assert not [error for error in dashboard.errors if "ERR_" not in error]

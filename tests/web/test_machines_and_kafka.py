@@ -13,7 +13,7 @@ from playwright.sync_api import expect
 
 from tests.kafka.broker import Broker
 from tests.server.speaking import Browserless
-from tests.web.looking import Dashboard
+from tests.web.dashboard_page import Dashboard
 
 pytestmark = pytest.mark.e2e
 
@@ -99,7 +99,7 @@ def test_kafka_topics_and_lag_of_groups_are_shown(dashboard: Dashboard, server: 
     badges = dashboard.page.locator(".head .badge")
     expect(badges).to_have_text(["log", "by acks"])
     about = dashboard.page.locator(".facts").first
-    expect(about).to_contain_text("Keptfor ever")
+    expect(about).to_contain_text("Retainedfor ever")
     expect(about).to_contain_text("Last writeunknown")
 
 
@@ -111,5 +111,5 @@ def test_a_partition_of_kafka_is_kept_as_long_as_its_topic_says(
     admin.create_topics([NewTopic("brief", 1, 1, config=limits)])["brief"].result(20)
     dashboard.open("topic/kafka:brief:0")
     about = dashboard.page.locator(".facts").first
-    expect(about).to_contain_text("Kept1 h")
+    expect(about).to_contain_text("Retained1 h")
     expect(about).to_contain_text("Last writenever")

@@ -17,7 +17,7 @@ from headwater.server.http.routes import ROUTES
 from tests.machines.conftest import ORDER
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Browserless
-from tests.web.looking import CHROMIUM, browsing
+from tests.web.dashboard_page import CHROMIUM, browsing
 
 REBOUND = "rebound.example"
 FORBIDDEN, NOT_ALLOWED = 403, 405

@@ -1,4 +1,4 @@
-"""Every page of the dashboard shows what the server has, and what happens while it is looked at."""
+"""Every page of the dashboard shows what the server has, and what happens while it is open."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from playwright.sync_api import expect
 
 from headwater.disk import PosixDisk
-from headwater.engine.reports import keep_report
+from headwater.engine.maintenance.reports import keep_report
 from tests.kafka.broker import Broker
 from tests.server.speaking import Browserless
-from tests.web.looking import Dashboard
+from tests.web.dashboard_page import Dashboard
 
 pytestmark = pytest.mark.e2e
 
@@ -25,8 +25,8 @@ PAGES = {
     "routers": "orders-to-paid",
     "kafka": "High watermark",
     "machines": "Machine",
-    "log": "fdatasync",
-    "jobs": "pipeline lake",
+    "log": "Write-ahead log",
+    "jobs": "Maintenance",
     "nothing/of/the/kind": "There is no such page",
 }
 
@@ -112,7 +112,7 @@ def test_records_are_filtered_by_tag_node_and_text(dashboard: Dashboard) -> None
     dashboard.page.get_by_role("searchbox", name="Text").fill("URGENT")
     expect(browser).to_have_count(1)
     expect(browser).to_have_attribute("data-seq", "7")
-    expect(dashboard.page.get_by_text("looked at")).to_be_visible()
+    expect(dashboard.page.get_by_text("scanned")).to_be_visible()
 
 
 def test_what_is_gone_is_shown_where_it_was(dashboard: Dashboard) -> None:
@@ -243,12 +243,12 @@ def test_a_queue_is_paused_and_its_dead_letters_go_back(
     dashboard.row("jobs").get_by_role("link").first.click()
     letters = dashboard.page.locator(".records tbody tr[data-seq]")
     expect(letters).to_have_count(3)
-    letters.last.get_by_role("button", name="Give seq 1 back to jobs").click()
+    letters.last.get_by_role("button", name="Requeue seq 1 to jobs").click()
     expect(letters).to_have_count(2)
     expect(dashboard.page.locator(".tile").first).to_contain_text("1")
     dashboard.page.get_by_role("button", name="Requeue all shown").click()
     expect(letters).to_have_count(0)
-    expect(dashboard.page.get_by_text("2 given back")).to_be_visible()
+    expect(dashboard.page.get_by_text("2 requeued")).to_be_visible()
     assert http.get("/v0/topics/jobs").json["queue"]["ready"] == 3
     assert http.get("/v0/topics/jobs-dead").json["count"] == 0
 

@@ -1,7 +1,7 @@
 """The verbs, put together. A new verb is a module with a function, and one line here.
 
-Modules are imported when their verb is used: whoever starts a server does not wait for the client
-to be loaded, and nobody waits for Spark.
+Modules are imported when their verb is used: a server that starts does not wait for the client to
+be loaded, and only pipelines wait for Spark.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
-from headwater.cli.late_verbs import Verbs, help_when_alone, late_group, verb_group
+from headwater.cli.late_groups import Verbs, help_when_alone, late_group, verb_group
 from headwater.cli.output import say
 
 EXIT_CODES = (
@@ -31,7 +31,7 @@ def _headwater(
 
 
 topic = verb_group(
-    "Make, list, look at and drop topics of a server.",
+    "Create, list, show and drop topics of a server.",
     {
         "create": "headwater.cli.topic:create",
         "list": "headwater.cli.topic:listed",
@@ -63,7 +63,7 @@ router = verb_group(
     },
 )
 machine = verb_group(
-    "Define, look at and draw state machines.",
+    "Define, show and draw state machines.",
     {
         "put": "headwater.cli.machine:put",
         "get": "headwater.cli.machine:get",
@@ -97,7 +97,7 @@ context = verb_group(
     },
 )
 wal = verb_group(
-    "Look into the write-ahead log of a data directory, and mend it. `read` and `stats` are about "
+    "Inspect the write-ahead log of a data directory, and repair it. `read` and `stats` are about "
     "the log of state machines.",
     {
         "verify": "headwater.cli.wal_verify:verify",

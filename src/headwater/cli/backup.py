@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import say, say_json, shown_path
-from headwater.cli.place import JsonOption
 from headwater.cli.transfer import speed, transferring
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import SystemClock
@@ -19,7 +19,7 @@ from headwater.engine.backup import make_backup, verify_backup
 
 
 def backup(
-    places: Annotated[
+    paths: Annotated[
         list[Path],
         typer.Argument(metavar="DIR FILE", help="The data directory and the file to write."),
     ],
@@ -43,12 +43,12 @@ def backup(
     its name when it is complete and on the disk. `headwater backup --verify FILE` restores it into
     a temporary directory beside it, compares heads, counts and indexes, and reads every record.
     """
-    if len(places) == 1 and verify:
-        _verify(places[0].absolute(), as_json=as_json)
+    if len(paths) == 1 and verify:
+        _verify(paths[0].absolute(), as_json=as_json)
         return
-    if len(places) != 2:
+    if len(paths) != 2:
         raise RequestError("name a data directory and a file: headwater backup DIR FILE")
-    directory, path = (place.absolute() for place in places)
+    directory, path = (each.absolute() for each in paths)
     clock = SystemClock()
     settings = EngineSettings() if cold is None else replace(EngineSettings(), cold_url=cold)
     started_us = clock.monotonic_us()

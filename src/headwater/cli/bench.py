@@ -11,8 +11,8 @@ import msgspec
 import typer
 
 from headwater.cli.load import Measured, Target, Work, put_under_load
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table
-from headwater.cli.place import JsonOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect, find_server
 from headwater.core.clock import SystemClock
 from headwater.core.limits import BATCH_RECORDS_MAX, READ_BYTES_CLAMP, READ_RECORDS_CLAMP
@@ -48,7 +48,7 @@ def bench(
     token: TokenOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Write for some seconds, read it back, and tell rates and latencies.
+    """Write for some seconds, read it back, and report rates and latencies.
 
     Uses a topic of its own, which is dropped afterwards; writes at most a million records or a
     gigabyte. The numbers are those of this client and this server together, on their machines.
@@ -80,7 +80,7 @@ def bench(
             "payload_bytes": size,
             "durability": durability,
         }
-        say_json({**conditions, **{name: _as_json(found) for name, found in phases.items()}})
+        say_json({**conditions, **{name: _as_json(measured) for name, measured in phases.items()}})
         return
     say(
         f"{printable(server.url)}: payloads of {size} bytes, durability {durability}; "
@@ -88,7 +88,7 @@ def bench(
         f"reads of {READ_RECORDS_CLAMP:,} on {len(readers)}"
     )
     headings = ["", *_HEADINGS]
-    rows = [[name, *_row(found)] for name, found in phases.items()]
+    rows = [[name, *_row(measured)] for name, measured in phases.items()]
     say_table(headings, rows, " ".join(_HEADINGS))
 
 
@@ -106,12 +106,12 @@ def _reader(topic: str) -> Work:
     cursor = 0
 
     def next_body() -> bytes:
-        wish = {
+        request = {
             "from_seq": cursor,
             "limit": READ_RECORDS_CLAMP,
             "max_batch_bytes": READ_BYTES_CLAMP,
         }
-        return msgspec.json.encode(wish)
+        return msgspec.json.encode(request)
 
     def records_in(answer: bytes) -> int:
         nonlocal cursor
@@ -122,20 +122,20 @@ def _reader(topic: str) -> Work:
     return Work(f"/v0/topics/{topic}/diff", next_body, records_in)
 
 
-def _row(found: Measured) -> list[str]:
-    times = [found.percentile_ms(share) for share in (0.5, 0.9, 0.99, 1.0)]
+def _row(measured: Measured) -> list[str]:
+    times = [measured.percentile_ms(share) for share in (0.5, 0.9, 0.99, 1.0)]
     return [
-        f"{found.records_per_s:,.0f}",
-        f"{found.requests_per_s:,.0f}",
+        f"{measured.records_per_s:,.0f}",
+        f"{measured.requests_per_s:,.0f}",
         *(f"{time:.2f}" for time in times),
     ]
 
 
-def _as_json(found: Measured) -> dict[str, Any]:
+def _as_json(measured: Measured) -> dict[str, Any]:
     shares = {"p50_ms": 0.5, "p90_ms": 0.9, "p99_ms": 0.99, "max_ms": 1.0}
     return {
-        "records_per_s": round(found.records_per_s, 1),
-        "requests_per_s": round(found.requests_per_s, 1),
-        "requests": len(found.latencies_us),
-        **{name: round(found.percentile_ms(share), 3) for name, share in shares.items()},
+        "records_per_s": round(measured.records_per_s, 1),
+        "requests_per_s": round(measured.requests_per_s, 1),
+        "requests": len(measured.latencies_us),
+        **{name: round(measured.percentile_ms(share), 3) for name, share in shares.items()},
     }

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import finish, say, say_json
-from headwater.cli.place import JsonOption
 from headwater.core.clock import SystemClock
 from headwater.core.errors import InvalidRequestError
 from headwater.core.units import US_PER_S
@@ -37,7 +37,8 @@ def bridge(
     dest: Annotated[str, typer.Option("--to", metavar="ADDRESS", help="Where to copy to.")],
     topics: Annotated[str, typer.Option(metavar="A,B", help="Topics, with commas between.")],
     name: Annotated[
-        str, typer.Option(help="Tells bridges to one destination apart; keeps its position.")
+        str,
+        typer.Option(help="The bridge's name at the destination; its position is kept under it."),
     ] = "default",
     until_caught_up: Annotated[
         bool, typer.Option(help="End when everything that was there is copied.")

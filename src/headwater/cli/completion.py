@@ -12,7 +12,7 @@ from headwater.cli.output import say
 
 PROGRAM: Final = "headwater"
 VARIABLE: Final = "_HEADWATER_COMPLETE"
-"""Set by the script, and looked at by every run of the program."""
+"""Set by the script, and read by every run of the program."""
 
 
 class Shell(StrEnum):

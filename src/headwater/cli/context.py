@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from headwater.cli.contexts import Context, contexts_path, load_contexts, save_contexts
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table, shown_path
-from headwater.cli.place import JsonOption
 from headwater.client.http import Address
 from headwater.core.errors import RequestError
 

@@ -1,4 +1,4 @@
-"""Saved servers: name, address and token, in a file of the user's that nobody else can read."""
+"""Saved servers: name, address and token, in a file that only the user can read."""
 
 from __future__ import annotations
 

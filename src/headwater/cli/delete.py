@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json
-from headwater.cli.place import JsonOption
 from headwater.cli.read import MatchOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument

@@ -1,6 +1,6 @@
-"""What a disk does when it is asked to keep something: a plain loop of write and fdatasync.
+"""What a disk does with a durable write: a plain loop of write and fdatasync.
 
-Also looks for the signs of a disk that says yes and keeps nothing: a file system in memory, syncs
+Also checks for signs of a disk that acknowledges and keeps nothing: a file system in memory, syncs
 faster than any storage, bytes that would have had to arrive faster than any bus.
 """
 
@@ -80,19 +80,19 @@ def _bulk(file: File, clock: Clock) -> int:
     return BULK_BYTES * US_PER_S // max(clock.monotonic_us() - began, 1)
 
 
-def doubts(found: Probe, file_system: str) -> str | None:
+def doubts(measured: Probe, file_system: str) -> str | None:
     """Why this disk should not be believed; None when nothing speaks against it."""
     if file_system in MEMORY_FILE_SYSTEMS:
         return f"{file_system} is memory: everything is gone with the machine"
-    if found.percentile_us(0.5) < TRUSTED_US:
+    if measured.percentile_us(0.5) < TRUSTED_US:
         return (
             f"half of the syncs took less than {TRUSTED_US} us: no storage is that fast, so a "
             "cache answers; unless it has a battery, a power loss takes what was acknowledged"
         )
-    if found.bulk_bytes_per_s > TRUSTED_BYTES_PER_S:
+    if measured.bulk_bytes_per_s > TRUSTED_BYTES_PER_S:
         return (
-            f"{BULK_BYTES // MIB} MiB were synced at {found.bulk_bytes_per_s // GIB} GiB a second: "
-            "that did not reach a disk"
+            f"{BULK_BYTES // MIB} MiB were synced at {measured.bulk_bytes_per_s // GIB} GiB a "
+            "second: that did not reach a disk"
         )
     return None
 

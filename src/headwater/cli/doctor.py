@@ -14,15 +14,15 @@ import typer
 
 from headwater.cli.disk_probe import REMOTE_FILE_SYSTEMS, Probe, doubts, file_system_of, probe
 from headwater.cli.files import read_text_file
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, printable, say, say_json, say_table
-from headwater.cli.place import JsonOption
 from headwater.config.server import LimitSettings
 from headwater.config.wal import default_shards
 from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError, SyncError
 from headwater.core.units import GIB, MIB, US_PER_MS
 from headwater.disk import PosixDisk
-from headwater.engine.reports import keep_report
+from headwater.engine.maintenance.reports import keep_report
 from headwater.native import MODULES, missing
 
 OK: Final = "ok"
@@ -36,9 +36,9 @@ UNEVEN: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class DoctorCheck:
     what: str
-    found: str
+    value: str
     verdict: str = OK
     advice: str = ""
 
@@ -57,155 +57,159 @@ def doctor(
     Writes a file of 32 MiB into the directory and removes it. Exit code 5 when something is bad
     enough to lose records or to stop the server.
     """
-    place = directory.resolve()
+    path = directory.resolve()
     checks = [*_software(), *_limits()]
-    measured = _measure(place, seconds, checks)
+    measured = _measure(path, seconds, checks)
     bad = [check for check in checks if check.verdict == BAD]
     advice = [check.advice for check in checks if check.advice]
     report = {
-        "directory": str(place),
+        "directory": str(path),
         "ok": not bad,
         "checks": [
-            {"what": c.what, "found": c.found, "verdict": c.verdict, "advice": c.advice}
+            {"what": c.what, "found": c.value, "verdict": c.verdict, "advice": c.advice}
             for c in checks
         ],
         "sync_us": None if measured is None else _percentiles(measured),
         "suggested": {"wal_shards": default_shards()},
     }
-    keep_report(PosixDisk(), place, "doctor", SystemClock().wall_ms(), report)
+    keep_report(PosixDisk(), path, "doctor", SystemClock().wall_ms(), report)
     if as_json:
         say_json(report)
     else:
-        say_table(["check", "found", ""], [[c.what, c.found, c.verdict] for c in checks])
+        say_table(["check", "found", ""], [[c.what, c.value, c.verdict] for c in checks])
         for line in advice:
             say(f"- {printable(line)}")
         if not advice:
             say("Nothing to improve; the defaults fit this machine.")
     if bad:
-        complain(f"{bad[0].what}: {bad[0].found}")
+        complain(f"{bad[0].what}: {bad[0].value}")
         raise typer.Exit(StorageError.exit_code)
 
 
-def _software() -> list[Check]:
-    found = []
+def _software() -> list[DoctorCheck]:
+    versions = []
     for package in ("uvloop", "httptools"):
         try:
-            found.append(f"{package} {version(package)}")
+            versions.append(f"{package} {version(package)}")
         except PackageNotFoundError:
-            return [Check(package, "missing", BAD, f"pip install {package}")]
+            return [DoctorCheck(package, "missing", BAD, f"pip install {package}")]
     return [
-        Check("python", f"{platform.python_version()}, {', '.join(found)}"),
+        DoctorCheck("python", f"{platform.python_version()}, {', '.join(versions)}"),
         _compiled(),
-        Check("system", f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"),
+        DoctorCheck("system", f"{platform.system()} {platform.release()}, {os.cpu_count()} cores"),
     ]
 
 
-def _compiled() -> Check:
+def _compiled() -> DoctorCheck:
     absent = missing()
     if not absent:
-        return Check("hot loops", "compiled")
+        return DoctorCheck("hot loops", "compiled")
     advice = (
         "Headwater was installed without a compiler, or HEADWATER_PURE is set: it works, slower. "
         "Install gcc and Python's headers (apt-get install gcc python3-dev), then install it again"
     )
-    found = "not compiled" if len(absent) == len(MODULES) else f"not compiled: {', '.join(absent)}"
-    return Check("hot loops", found, NOTE, advice)
+    state = "not compiled" if len(absent) == len(MODULES) else f"not compiled: {', '.join(absent)}"
+    return DoctorCheck("hot loops", state, NOTE, advice)
 
 
-def _limits() -> list[Check]:
+def _limits() -> list[DoctorCheck]:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = LimitSettings().connections
-    told = "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,}"
+    limit = "no limit" if soft == resource.RLIM_INFINITY else f"{soft:,}"
     if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return [Check("open files", told)]
+        return [DoctorCheck("open files", limit)]
     most = "no limit" if hard == resource.RLIM_INFINITY else f"{hard:,}"
     advice = (
         f"each connection and each segment takes an open file: raise the limit of {soft:,} "
         f"(ulimit -n, LimitNOFILE=; at most {most} here) before {wanted:,} clients connect"
     )
-    return [Check("open files", told, NOTE, advice)]
+    return [DoctorCheck("open files", limit, NOTE, advice)]
 
 
-def _measure(place: Path, seconds: float, checks: list[Check]) -> Probe | None:
+def _measure(path: Path, seconds: float, checks: list[DoctorCheck]) -> Probe | None:
     disk = PosixDisk()
-    if not disk.exists(place) and disk.is_directory(place.parent):
-        place = place.parent  # the data directory is made at the first start
-    if not disk.is_directory(place):
-        raise RequestError(f"there is no directory {place}; check the path")
-    kind = _file_system(place)
-    checks.append(_about_file_system(place, kind))
-    free = disk.free_bytes(place)
+    if not disk.exists(path) and disk.is_directory(path.parent):
+        path = path.parent  # the data directory is made at the first start
+    if not disk.is_directory(path):
+        raise RequestError(f"there is no directory {path}; check the path")
+    kind = _file_system(path)
+    checks.append(_about_file_system(path, kind))
+    free = disk.free_bytes(path)
     checks.append(_about_space(free))
     if free < 64 * MIB:
         return None
     try:
-        found = probe(disk, place, SystemClock(), seconds)
+        measured = probe(disk, path, SystemClock(), seconds)
     except SyncError as error:
-        checks.append(Check("fdatasync", "failed", BAD, str(error)))
+        checks.append(DoctorCheck("fdatasync", "failed", BAD, str(error)))
         return None
     except OSError as error:
         why = (error.strerror or str(error)).lower()
-        advice = f"Headwater must be able to make files in {place}"
-        checks.append(Check("directory", f"cannot be written: {why}", BAD, advice))
+        advice = f"Headwater must be able to make files in {path}"
+        checks.append(DoctorCheck("directory", f"cannot be written: {why}", BAD, advice))
         return None
-    checks += _about_disk(found, kind)
-    return found
+    checks += _about_disk(measured, kind)
+    return measured
 
 
-def _file_system(place: Path) -> str:
+def _file_system(path: Path) -> str:
     try:
-        return file_system_of(read_text_file("/proc/mounts"), place)
+        return file_system_of(read_text_file("/proc/mounts"), path)
     except RequestError:
         return "unknown"
 
 
-def _about_file_system(place: Path, kind: str) -> Check:
-    found = f"{printable(str(place))} on {kind}"
+def _about_file_system(path: Path, kind: str) -> DoctorCheck:
+    value = f"{printable(str(path))} on {kind}"
     if kind in REMOTE_FILE_SYSTEMS:
         advice = f"{kind} is somewhere else: locks and syncs there promise less; use a local disk"
-        return Check("directory", found, NOTE, advice)
-    return Check("directory", found)
+        return DoctorCheck("directory", value, NOTE, advice)
+    return DoctorCheck("directory", value)
 
 
-def _about_space(free: int) -> Check:
-    told = f"{free / GIB:,.1f} GiB free"
+def _about_space(free: int) -> DoctorCheck:
+    room = f"{free / GIB:,.1f} GiB free"
     if free < FREE_BYTES_LEAST:
-        return Check("space", told, BAD, "a full disk refuses writes; make room, 10 GiB or more")
+        return DoctorCheck(
+            "space", room, BAD, "a full disk refuses writes; make room, 10 GiB or more"
+        )
     if free < FREE_BYTES_GOOD:
-        return Check("space", told, NOTE, "not much room: watch it, or set caps and ages")
-    return Check("space", told)
+        return DoctorCheck("space", room, NOTE, "not much room: watch it, or set caps and ages")
+    return DoctorCheck("space", room)
 
 
-def _about_disk(found: Probe, kind: str) -> list[Check]:
-    p50, p99, worst = (found.percentile_us(share) for share in (0.5, 0.99, 1.0))
-    told = f"{_ms(p50)} half, {_ms(p99)} 99 %, {_ms(worst)} worst of {len(found.sync_us):,}"
-    checks = [Check("fdatasync, 4 KiB", told)]
-    rate = f"{found.syncs_per_s:,.0f} a second by one writer"
+def _about_disk(measured: Probe, kind: str) -> list[DoctorCheck]:
+    p50, p99, worst = (measured.percentile_us(share) for share in (0.5, 0.99, 1.0))
+    times = f"{_ms(p50)} half, {_ms(p99)} 99 %, {_ms(worst)} worst of {len(measured.sync_us):,}"
+    checks = [DoctorCheck("fdatasync, 4 KiB", times)]
+    rate = f"{measured.syncs_per_s:,.0f} a second by one writer"
     if p50 > SLOW_US:
         advice = (
             f"a durable write waits {_ms(p50)} here: write in batches or from many connections, "
             "which share a sync, or choose durability disk for what may be lost with the power"
         )
-        checks.append(Check("durable writes", rate, NOTE, advice))
+        checks.append(DoctorCheck("durable writes", rate, NOTE, advice))
     elif p99 > SLOW_US and p99 > UNEVEN * p50:
         advice = f"one sync in a hundred takes over {_ms(p99)}: something else uses this disk"
-        checks.append(Check("durable writes", rate, NOTE, advice))
+        checks.append(DoctorCheck("durable writes", rate, NOTE, advice))
     else:
-        checks.append(Check("durable writes", rate))
-    checks.append(Check("bulk", f"{found.bulk_bytes_per_s / MIB:,.0f} MiB a second, synced"))
-    doubt = doubts(found, kind)
+        checks.append(DoctorCheck("durable writes", rate))
+    checks.append(
+        DoctorCheck("bulk", f"{measured.bulk_bytes_per_s / MIB:,.0f} MiB a second, synced")
+    )
+    doubt = doubts(measured, kind)
     if doubt is None:
-        checks.append(Check("honesty", "the times are those of a disk that keeps its word"))
+        checks.append(DoctorCheck("honesty", "the times are those of a disk that keeps its word"))
     else:
-        checks.append(Check("honesty", "this disk cannot be believed", BAD, doubt))
+        checks.append(DoctorCheck("honesty", "this disk cannot be believed", BAD, doubt))
     return checks
 
 
-def _percentiles(found: Probe) -> dict[str, int]:
+def _percentiles(measured: Probe) -> dict[str, int]:
     shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
     return {
-        "count": len(found.sync_us),
-        **{name: found.percentile_us(share) for name, share in shares.items()},
+        "count": len(measured.sync_us),
+        **{name: measured.percentile_us(share) for name, share in shares.items()},
     }
 
 

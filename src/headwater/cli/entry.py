@@ -38,17 +38,17 @@ def main() -> None:
 
         run_app()
     else:
-        from headwater.cli.begin_serving import begin_serving
-        from headwater.cli.leaving import leave_after
+        from headwater.cli.exit_codes import run_and_exit
+        from headwater.cli.server_start import start_server
 
         config = flags.pop("config", None)
-        leave_after(lambda: begin_serving(flags, config))
+        run_and_exit(lambda: start_server(flags, config))
 
 
 def plain_serve_flags(
     words: Sequence[str], environment: Mapping[str, str]
 ) -> dict[str, Any] | None:
-    """What `serve` was told, or None when anything is there that typer should look at."""
+    """The flags of `serve`, or None when there is an argument that typer should parse."""
     if not words or words[0] != "serve" or _COMPLETING in environment:
         return None
     flags: dict[str, Any] = {}

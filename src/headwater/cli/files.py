@@ -12,7 +12,7 @@ BYTES_MAX = 4 * MIB
 
 
 def read_text_file(name: str) -> str:
-    """The text of a file somebody named, or one line that says why not."""
+    """The text of a file that the user named, or one line that says why not."""
     path = Path(name).expanduser()
     try:
         contents = read_whole(PosixDisk(), path, BYTES_MAX + 1)

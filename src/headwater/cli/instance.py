@@ -1,4 +1,4 @@
-"""`headwater instance`: make, look at, list, delete and migrate instances of machines."""
+"""`headwater instance`: create, show, list, delete and migrate instances of machines."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Annotated
 import msgspec
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.machine import MachineArgument
-from headwater.cli.machines_at import (
+from headwater.cli.machine_access import (
     DirectoryOption,
     InstanceArgument,
     RepeatOption,
     compact_json,
     json_object,
-    machines_at,
+    open_machines,
 )
 from headwater.cli.output import printable, say, say_json, say_table, when
-from headwater.cli.place import JsonOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption
 from headwater.core.errors import RequestError
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
@@ -50,7 +50,7 @@ def create(
 ) -> None:
     """Make an instance of a machine."""
     first = json_object(ctx, "--ctx")
-    with machines_at(url, context, token, directory) as machines:
+    with open_machines(url, context, token, directory) as machines:
         made = machines.create_instance(
             machine, version, instance_id, first, idempotency_key=key, ttl_ms=ttl_ms
         )
@@ -70,22 +70,22 @@ def get(
     as_json: JsonOption = False,
 ) -> None:
     """Show an instance: its state and context."""
-    with machines_at(url, context, token, directory) as machines:
-        found = machines.get_instance(instance_id)
+    with open_machines(url, context, token, directory) as machines:
+        instance = machines.get_instance(instance_id)
     if as_json:
-        say_json(msgspec.to_builtins(found))
+        say_json(msgspec.to_builtins(instance))
         return
     rows = [
-        ["machine", f"{found.machine} version {found.version}"],
-        ["state", found.state],
-        ["context", compact_json(found.ctx)],
-        ["made", when(found.created_at)],
-        ["changed", when(found.updated_at)],
-        ["last entry", str(found.last_wal_offset)],
+        ["machine", f"{instance.machine} version {instance.version}"],
+        ["state", instance.state],
+        ["context", compact_json(instance.ctx)],
+        ["created", when(instance.created_at)],
+        ["changed", when(instance.updated_at)],
+        ["last entry", str(instance.last_wal_offset)],
     ]
-    if found.expires_at is not None:
-        rows.append(["expires", when(found.expires_at)])
-    if found.doubtful:
+    if instance.expires_at is not None:
+        rows.append(["expires", when(instance.expires_at)])
+    if instance.doubtful:
         rows.append(["doubtful", "entries about it may have been lost to damage"])
     say_table(["what", "value"], rows)
 
@@ -108,19 +108,19 @@ def listed(
     as_json: JsonOption = False,
 ) -> None:
     """List instances, by id. With --json one object a line."""
-    with machines_at(url, context, token, directory) as machines:
-        found = machines.list_instances(machine, state, limit=limit, offset=offset)
+    with open_machines(url, context, token, directory) as machines:
+        instance = machines.list_instances(machine, state, limit=limit, offset=offset)
     if as_json:
-        for each in found.instances:
+        for each in instance.instances:
             say_json(msgspec.to_builtins(each))
         return
     rows = [
         [each.id, each.machine, str(each.version), each.state, when(each.updated_at)]
-        for each in found.instances
+        for each in instance.instances
     ]
     say_table(["instance", "machine", "version", "state", "changed"], rows, "version")
-    if found.has_more:
-        say(f"{found.total:,} in all; more with --offset {offset + len(rows)}")
+    if instance.has_more:
+        say(f"{instance.total:,} in all; more with --offset {offset + len(rows)}")
 
 
 def delete(
@@ -133,7 +133,7 @@ def delete(
     as_json: JsonOption = False,
 ) -> None:
     """Delete an instance. Its history stays in the log until that is compacted."""
-    with machines_at(url, context, token, directory) as machines:
+    with open_machines(url, context, token, directory) as machines:
         done = machines.delete_instance(instance_id, idempotency_key=key)
     if as_json:
         say_json(msgspec.to_builtins(done))
@@ -156,7 +156,7 @@ def migrate(
 ) -> None:
     """Move an instance to another version of its machine."""
     renamed = dict(_renamed(each) for each in state_map or ()) or None
-    with machines_at(url, context, token, directory) as machines:
+    with open_machines(url, context, token, directory) as machines:
         done = machines.migrate_instance(instance_id, version, renamed)
     if as_json:
         say_json(msgspec.to_builtins(done))
@@ -183,7 +183,7 @@ def snapshot(
     as_json: JsonOption = False,
 ) -> None:
     """Write one instance to a snapshot file of its own."""
-    with machines_at(url, context, token, directory) as machines:
+    with open_machines(url, context, token, directory) as machines:
         made = machines.snapshot_instance(instance_id)
     if as_json:
         say_json(msgspec.to_builtins(made))

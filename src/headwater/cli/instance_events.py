@@ -8,18 +8,18 @@ import msgspec
 import typer
 
 from headwater.cli.instance import LimitOption
-from headwater.cli.machines_at import (
+from headwater.cli.log_directory import JsonOption
+from headwater.cli.machine_access import (
     DirectoryOption,
     InstanceArgument,
     RepeatOption,
     compact_json,
     json_object,
-    machines_at,
+    open_machines,
 )
 from headwater.cli.output import finish, printable, say, say_json, say_table, when
-from headwater.cli.place import JsonOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption
-from headwater.engine.machine_face import Moved
+from headwater.engine.machines.api import Moved
 from headwater.wire.machine_answers import GapAnswer
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT
 
@@ -50,7 +50,7 @@ def apply(
 ) -> None:
     """Apply an event to an instance."""
     given = json_object(payload, "the payload")
-    with machines_at(url, context, token, directory) as machines:
+    with open_machines(url, context, token, directory) as machines:
         done = machines.apply_event(
             instance_id,
             event,
@@ -77,10 +77,10 @@ def history(
     as_json: JsonOption = False,
 ) -> None:
     """Show what happened to an instance, oldest first. With --json one object a line."""
-    with machines_at(url, context, token, directory) as machines:
-        found = machines.history(instance_id, limit=limit)
+    with open_machines(url, context, token, directory) as machines:
+        answer = machines.history(instance_id, limit=limit)
     if as_json:
-        for each in found.entries:
+        for each in answer.entries:
             say_json(msgspec.to_builtins(each))
         return
     rows = [
@@ -91,13 +91,13 @@ def history(
             each.to_state or "",
             "" if each.payload is None else compact_json(each.payload),
         ]
-        for each in found.entries
+        for each in answer.entries
     ]
     say_table(["when", "event", "from", "to", "payload"], rows)
-    if found.gone_before is not None:
+    if answer.gone_before is not None:
         say("what is older was compacted away")
-    if found.damaged_at is not None:
-        say(f"what is older cannot be read: the entry at {found.damaged_at} is damaged")
+    if answer.damaged_at is not None:
+        say(f"what is older cannot be read: the entry at {answer.damaged_at} is damaged")
 
 
 def watch(
@@ -126,7 +126,7 @@ def watch(
     as_json: JsonOption = False,
 ) -> None:
     """Follow transitions as they happen, until Ctrl-C."""
-    with machines_at(url, context, token, None) as machines:
+    with open_machines(url, context, token, None) as machines:
         for moved in machines.watch(
             instance_id=instance_id,
             machines=machine,

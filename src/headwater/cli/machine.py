@@ -1,4 +1,4 @@
-"""`headwater machine`: define machines, look at them, draw them."""
+"""`headwater machine`: define, show and draw machines."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import msgspec
 import typer
 
 from headwater.cli.files import read_text_file
-from headwater.cli.machines_at import DirectoryOption, json_object, machines_at
+from headwater.cli.log_directory import JsonOption
+from headwater.cli.machine_access import DirectoryOption, json_object, open_machines
 from headwater.cli.output import printable, say, say_json, say_table, write
-from headwater.cli.place import JsonOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption
 
 MachineArgument = Annotated[str, typer.Argument(metavar="MACHINE", help="Its name.")]
@@ -36,7 +36,7 @@ def put(
     text = sys.stdin.read() if file == "-" else read_text_file(file)
     definition = json_object(text, "the definition")
     assert definition is not None
-    with machines_at(url, context, token, directory, may_begin=True) as machines:
+    with open_machines(url, context, token, directory, may_begin=True) as machines:
         made = machines.put_machine(machine, version, definition)
     if as_json:
         say_json(msgspec.to_builtins(made))
@@ -55,12 +55,12 @@ def get(
     as_json: JsonOption = False,
 ) -> None:
     """Show the definition of a machine, as JSON."""
-    with machines_at(url, context, token, directory) as machines:
-        found = machines.get_machine(machine, version)
+    with open_machines(url, context, token, directory) as machines:
+        machine_answer = machines.get_machine(machine, version)
     if as_json:
-        say_json(msgspec.to_builtins(found))
+        say_json(msgspec.to_builtins(machine_answer))
         return
-    say(msgspec.json.format(msgspec.json.encode(found.definition), indent=2).decode())
+    say(msgspec.json.format(msgspec.json.encode(machine_answer.definition), indent=2).decode())
 
 
 def listed(
@@ -71,13 +71,13 @@ def listed(
     as_json: JsonOption = False,
 ) -> None:
     """List machines and their versions."""
-    with machines_at(url, context, token, directory) as machines:
-        found = machines.list_machines().items
+    with open_machines(url, context, token, directory) as machines:
+        machine_answer = machines.list_machines().items
     if as_json:
-        for each in found:
+        for each in machine_answer:
             say_json(msgspec.to_builtins(each))
         return
-    rows = [[each.machine, ", ".join(map(str, each.versions))] for each in found]
+    rows = [[each.machine, ", ".join(map(str, each.versions))] for each in machine_answer]
     say_table(["machine", "versions"], rows)
 
 
@@ -96,7 +96,7 @@ def draw(
 ) -> None:
     """Draw a machine: Mermaid text, or SVG for a file (`> order.svg`)."""
     form = "svg" if svg else "mermaid"
-    with machines_at(url, context, token, directory) as machines:
+    with open_machines(url, context, token, directory) as machines:
         if instance is not None and version is None:
             version = machines.get_instance(instance).version
         write(machines.draw(machine, version, form=form, instance_id=instance))

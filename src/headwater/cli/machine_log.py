@@ -7,9 +7,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from headwater.cli.machines_at import DirectoryOption, compact_json, machines_at
+from headwater.cli.log_directory import JsonOption
+from headwater.cli.machine_access import DirectoryOption, compact_json, open_machines
 from headwater.cli.output import printable, say, say_json, say_table
-from headwater.cli.place import JsonOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
 
@@ -32,7 +32,7 @@ def read(
     as_json: JsonOption = False,
 ) -> None:
     """Read entries of the machines' log, the last ones there are. With --json one object a line."""
-    with machines_at(url, context, token, directory) as machines:
+    with open_machines(url, context, token, directory) as machines:
         page = machines.read_wal(from_offset or 0, limit=limit, newest=from_offset is None)
     for each in page.entries:
         if as_json:
@@ -55,18 +55,18 @@ def stats(
     as_json: JsonOption = False,
 ) -> None:
     """Show how large the machines' log is, and what it has done."""
-    with machines_at(url, context, token, directory) as machines:
-        found = machines.wal_stats()
+    with open_machines(url, context, token, directory) as machines:
+        answer = machines.wal_stats()
     if as_json:
-        say_json(msgspec.to_builtins(found))
+        say_json(msgspec.to_builtins(answer))
         return
-    told = msgspec.to_builtins(found)
-    told.pop("performance", None)
-    told |= told.pop("io_stats")
+    values = msgspec.to_builtins(answer)
+    values.pop("performance", None)
+    values |= values.pop("io_stats")
     rows = [
         # An offset is for pasting into --from-offset, so nothing stands between its digits.
         [name.replace("_", " "), str(value) if "offset" in name else _amount(value)]
-        for name, value in told.items()
+        for name, value in values.items()
         if not name.endswith("_text")
     ]
     say_table(["what", "value"], rows, "value")
@@ -84,7 +84,7 @@ def compact(
     as_json: JsonOption = False,
 ) -> None:
     """Take a snapshot of all machines and instances, and drop the log before it."""
-    with machines_at(url, context, token, directory) as machines:
+    with open_machines(url, context, token, directory) as machines:
         done = machines.compact()
     if as_json:
         say_json(msgspec.to_builtins(done))

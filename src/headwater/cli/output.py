@@ -21,12 +21,12 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class OutputClosedError(Exception):
-    """Whoever read our output has gone away. Not an OSError, so that nobody mistakes it for
-    trouble with a log file."""
+    """The reader of our output has gone away. Not an OSError, so that no handler takes it for an
+    error of a log file."""
 
 
 class _Nowhere(io.StringIO):
-    """Takes the place of an output nobody reads, so that the last flush has nothing to say."""
+    """Replaces an output without a reader, so that the last flush does not fail."""
 
     def write(self, text: str) -> int:
         return len(text)
@@ -129,7 +129,7 @@ def terminal_width() -> int:
 
 
 def _drawn(headings: Sequence[str], rows: Sequence[Sequence[str]], right: frozenset[str]) -> str:
-    # Late: a server, and whoever writes into a pipe, draw no tables.
+    # Late: a server and a command in a pipe draw no tables.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text

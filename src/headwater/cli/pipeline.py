@@ -6,7 +6,7 @@ wait for it.
 
 from __future__ import annotations
 
-from headwater.cli.late_verbs import verb_group
+from headwater.cli.late_groups import verb_group
 
 pipeline = verb_group(
     "Bulk work on topics with Spark: on this machine, or on a cluster with --master.",

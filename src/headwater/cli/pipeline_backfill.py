@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_table
 from headwater.cli.pipeline_flags import (
     ConfFlag,
     MasterFlag,
     ReportFlag,
-    Running,
+    RunOptions,
     TokenOption,
     place_of,
 )
-from headwater.cli.pipeline_running import run_job
-from headwater.cli.place import JsonOption
+from headwater.cli.pipeline_run import run_job
 from headwater.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def backfill(
 ) -> None:
     """Write rows of files, of a table or of a Kafka topic to a topic, each exactly once.
 
-    Every row is looked at first: with one that can be no record, nothing is written and the exit
+    Every row is checked first: with one that can be no record, nothing is written and the exit
     code is 2. The same command again finishes what was interrupted and writes nothing twice.
     With --straight the topic is there whole when the command is done, or not at all.
     """
@@ -150,8 +150,8 @@ def backfill(
         durability=durability,
         straight=straight,
     )
-    running = Running(master=master, conf=conf, as_json=as_json, report=report)
-    run_job("backfill", job.run, options, running, _show)
+    run_options = RunOptions(master=master, conf=conf, as_json=as_json, report=report)
+    run_job("backfill", job.run, options, run_options, _show)
 
 
 def _format_of(location: str) -> str:

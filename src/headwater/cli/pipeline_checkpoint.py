@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import say, shown_path
 from headwater.cli.pipeline_files import ColdFlag
 from headwater.cli.pipeline_flags import (
     ConfFlag,
     MasterFlag,
     ReportFlag,
-    Running,
+    RunOptions,
     TopicFlag,
 )
-from headwater.cli.pipeline_running import run_job
-from headwater.cli.place import JsonOption
+from headwater.cli.pipeline_run import run_job
 from headwater.config.store import SegmentSettings
 from headwater.core.units import MIB
 
@@ -67,7 +67,7 @@ def checkpoint(
         segment_max_events=segment_max_events,
         segment_max_bytes=segment_max_bytes,
     )
-    run_job("checkpoint", job.run, options, Running(master, conf, as_json, report), _show)
+    run_job("checkpoint", job.run, options, RunOptions(master, conf, as_json, report), _show)
 
 
 def _show(report: CheckpointReport) -> None:

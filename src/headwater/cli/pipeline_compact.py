@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, shown_path
 from headwater.cli.pipeline_files import COLD_HELP, StoppedFlag
 from headwater.cli.pipeline_flags import (
     ConfFlag,
     MasterFlag,
     ReportFlag,
-    Running,
+    RunOptions,
     TopicFlag,
 )
-from headwater.cli.pipeline_running import run_job
-from headwater.cli.place import JsonOption
+from headwater.cli.pipeline_run import run_job
 from headwater.config.store import SegmentSettings
 from headwater.core.units import MIB
 
@@ -49,7 +49,7 @@ def compact(
     options = job.CompactOptions(
         path=path, cold=cold, topics=tuple(topic or ()), dead_ratio=dead_ratio
     )
-    run_job("compact", job.run, options, Running(master, conf, as_json, report), _show)
+    run_job("compact", job.run, options, RunOptions(master, conf, as_json, report), _show)
 
 
 def _show(report: CompactReport) -> None:

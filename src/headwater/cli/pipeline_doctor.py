@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from headwater.cli.doctor import BAD, NOTE, Check
+from headwater.cli.doctor import BAD, NOTE, DoctorCheck
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, printable, say, say_json, say_table
-from headwater.cli.pipeline_flags import ConfFlag, MasterFlag, Running
-from headwater.cli.pipeline_running import session_for, watching
-from headwater.cli.place import JsonOption
+from headwater.cli.pipeline_flags import ConfFlag, MasterFlag, RunOptions
+from headwater.cli.pipeline_run import progress_bar, session_for
 from headwater.core.clock import SystemClock
 from headwater.core.errors import HeadwaterError, RequestError
 from headwater.core.units import GIB, US_PER_S
@@ -64,56 +64,56 @@ def doctor(
     and read: as batch, as stream, by the sink. Exit code 2 when something that jobs need is
     missing or fails.
     """
-    running = Running(master=master, conf=conf, as_json=as_json)
+    run_options = RunOptions(master=master, conf=conf, as_json=as_json)
     checks = [*_software(), _machine()]
     java = _java(checks)
     if java is not None and not _bad(checks):
         checks.append(_archive(java, prepare=prepare))
         if run:
-            checks += _job(running, path)
+            checks += _job(run_options, path)
     elif run:
-        checks.append(Check("small job", "not run: something above is missing", BAD))
-    _tell(checks, as_json=as_json)
+        checks.append(DoctorCheck("small job", "not run: something above is missing", BAD))
+    _report(checks, as_json=as_json)
 
 
-def _bad(checks: list[Check]) -> list[Check]:
+def _bad(checks: list[DoctorCheck]) -> list[DoctorCheck]:
     return [check for check in checks if check.verdict == BAD]
 
 
-def _tell(checks: list[Check], *, as_json: bool) -> None:
+def _report(checks: list[DoctorCheck], *, as_json: bool) -> None:
     bad = _bad(checks)
     # Several packages are missed for the same reason.
     advice = list(dict.fromkeys(check.advice for check in checks if check.advice))
     if as_json:
-        found: list[dict[str, Any]] = [
-            {"what": c.what, "found": c.found, "verdict": c.verdict, "advice": c.advice}
+        rows: list[dict[str, Any]] = [
+            {"what": c.what, "found": c.value, "verdict": c.verdict, "advice": c.advice}
             for c in checks
         ]
-        say_json({"ok": not bad, "checks": found})
+        say_json({"ok": not bad, "checks": rows})
     else:
-        say_table(["check", "found", ""], [[c.what, c.found, c.verdict] for c in checks])
+        say_table(["check", "found", ""], [[c.what, c.value, c.verdict] for c in checks])
         for line in advice:
             say(f"- {printable(line)}")
     if bad:
-        complain(f"{bad[0].what}: {bad[0].found}")
+        complain(f"{bad[0].what}: {bad[0].value}")
         raise typer.Exit(RequestError.exit_code)
 
 
-def _software() -> list[Check]:
-    checks = [Check("python", f"{platform.python_version()}, {sys.executable}")]
+def _software() -> list[DoctorCheck]:
+    checks = [DoctorCheck("python", f"{platform.python_version()}, {sys.executable}")]
     for package in ("pyspark", "pyarrow", "numpy", "pandas"):
-        found = _version(package)
-        if found is None:
-            checks.append(Check(package, "missing", BAD, f"run `{INSTALL}`"))
+        installed = _version(package)
+        if installed is None:
+            checks.append(DoctorCheck(package, "missing", BAD, f"run `{INSTALL}`"))
         else:
-            checks.append(Check(package, found))
+            checks.append(DoctorCheck(package, installed))
     for package, format_name in (("deltalake", "Delta"), ("pyiceberg", "Iceberg")):
-        found = _version(package)
-        if found is None:
+        installed = _version(package)
+        if installed is None:
             advice = f"for {format_name} tables: run `{INSTALL}`"
-            checks.append(Check(package, "missing", NOTE, advice))
+            checks.append(DoctorCheck(package, "missing", NOTE, advice))
         else:
-            checks.append(Check(package, found))
+            checks.append(DoctorCheck(package, installed))
     return checks
 
 
@@ -124,48 +124,50 @@ def _version(package: str) -> str | None:
         return None
 
 
-def _machine() -> Check:
+def _machine() -> DoctorCheck:
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     cores = len(os.sched_getaffinity(0))
-    return Check("machine", f"{cores} cores, {memory / GIB:,.1f} GiB of memory")
+    return DoctorCheck("machine", f"{cores} cores, {memory / GIB:,.1f} GiB of memory")
 
 
-def _java(checks: list[Check]) -> Java | None:
+def _java(checks: list[DoctorCheck]) -> Java | None:
     passed: list[Passed] = []
     try:
         java = find_java(passed=passed)
     except JavaMissingError as error:
-        checks.append(Check("java", "none that Spark runs on", BAD, str(error)))
+        checks.append(DoctorCheck("java", "none that Spark runs on", BAD, str(error)))
         return None
-    told = f"{java.version} from {java.origin}, {java.real_home}"
+    line = f"{java.version} from {java.origin}, {java.real_home}"
     seen = "; ".join(f"{each.program}: {each.why}" for each in passed)
-    checks.append(Check("java", told, NOTE if seen else "ok", f"not taken: {seen}" if seen else ""))
+    checks.append(
+        DoctorCheck("java", line, NOTE if seen else "ok", f"not taken: {seen}" if seen else "")
+    )
     return java
 
 
-def _archive(java: Java, *, prepare: bool) -> Check:
+def _archive(java: Java, *, prepare: bool) -> DoctorCheck:
     spark_version = _version("pyspark") or ""
-    found = find_archive(java, spark_version)
-    if found is None and prepare:
-        with watching("pipeline doctor") as progress:
+    archive = find_archive(java, spark_version)
+    if archive is None and prepare:
+        with progress_bar("pipeline doctor") as progress:
             progress.say("making the class-data archive")
-            found = make_archive(java, spark_version)
-    if found is None:
+            archive = make_archive(java, spark_version)
+    if archive is None:
         advice = "`headwater pipeline doctor --prepare` makes Spark start in half the time"
-        return Check("class-data archive", "none", NOTE, advice)
-    return Check("class-data archive", str(found))
+        return DoctorCheck("class-data archive", "none", NOTE, advice)
+    return DoctorCheck("class-data archive", str(archive))
 
 
-def _job(running: Running, shared: Path | None) -> list[Check]:
+def _job(run_options: RunOptions, shared: Path | None) -> list[DoctorCheck]:
     from headwater.cli.pipeline_trial import optimizations, try_topic
     from headwater.spark.sessions.executor_probe import probe
 
     clock = SystemClock()
     started_us = clock.monotonic_us()
     try:
-        with explained(), watching("pipeline doctor") as progress:
+        with explained(), progress_bar("pipeline doctor") as progress:
             progress.say("starting Spark")
-            with session_for("doctor", running) as spark:
+            with session_for("doctor", run_options) as spark:
                 ready_us = clock.monotonic_us()
                 progress.say("running a small job")
                 executors = probe(spark, TASKS)
@@ -174,23 +176,27 @@ def _job(running: Running, shared: Path | None) -> list[Check]:
                 hosts = {each.host for each in executors}
                 more = [optimizations(spark), *try_topic(spark, shared, hosts, TASKS)]
     except HeadwaterError as error:
-        return [Check("small job", "failed", BAD, str(error))]
-    told = (
-        f"on {running.master}: session in {(ready_us - started_us) / US_PER_S:.1f} s, "
+        return [DoctorCheck("small job", "failed", BAD, str(error))]
+    line = (
+        f"on {run_options.master}: session in {(ready_us - started_us) / US_PER_S:.1f} s, "
         f"{TASKS} tasks in {(ended_us - ready_us) / US_PER_S:.1f} s"
     )
-    return [Check("small job", told), *_executors(executors), *more]
+    return [DoctorCheck("small job", line), *_executors(executors), *more]
 
 
-def _executors(executors: list[Executor]) -> list[Check]:
-    checks = [Check("executor", told) for told in dict.fromkeys(map(_told, executors))]
-    missing = {name for each in executors for name, found in each.modules.items() if not found}
+def _executors(executors: list[Executor]) -> list[DoctorCheck]:
+    checks = [
+        DoctorCheck("executor", line) for line in dict.fromkeys(map(_executor_line, executors))
+    ]
+    missing = {name for each in executors for name, version in each.modules.items() if not version}
     if missing:
         advice = "install them for the Python of every executor, or set PYSPARK_PYTHON"
-        checks.append(Check("executor modules", f"missing: {sorted(missing)}", BAD, advice))
+        checks.append(DoctorCheck("executor modules", f"missing: {sorted(missing)}", BAD, advice))
     return checks
 
 
-def _told(executor: Executor) -> str:
-    modules = ", ".join(f"{name} {found}" for name, found in executor.modules.items() if found)
+def _executor_line(executor: Executor) -> str:
+    modules = ", ".join(
+        f"{name} {version}" for name, version in executor.modules.items() if version
+    )
     return f"{executor.host}: python {executor.python}, headwater in {executor.package}, {modules}"

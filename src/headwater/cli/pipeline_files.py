@@ -13,5 +13,6 @@ DirectoryFlag = Annotated[
     str, typer.Option("--path", metavar="DIR", help="The data directory, in use or not.")
 ]
 StoppedFlag = Annotated[
-    str, typer.Option("--path", metavar="DIR", help="The data directory; nobody may use it.")
+    str,
+    typer.Option("--path", metavar="DIR", help="The data directory; no process may have it open."),
 ]

@@ -17,7 +17,7 @@ __all__ = [
     "MasterFlag",
     "PathFlag",
     "ReportFlag",
-    "Running",
+    "RunOptions",
     "TokenOption",
     "TopicFlag",
     "UrlFlag",
@@ -54,8 +54,8 @@ ReportFlag = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class Running:
-    """How a job is run and told of, whatever it does."""
+class RunOptions:
+    """How a job runs and reports, for every kind of job."""
 
     master: str = "local[*]"
     conf: list[str] | None = None

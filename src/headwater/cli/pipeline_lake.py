@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say
 from headwater.cli.pipeline_flags import (
     ConfFlag,
     MasterFlag,
     PathFlag,
     ReportFlag,
-    Running,
+    RunOptions,
     TokenOption,
     TopicFlag,
     UrlFlag,
     place_of,
 )
-from headwater.cli.pipeline_running import run_job
-from headwater.cli.place import JsonOption
+from headwater.cli.pipeline_run import run_job
 from headwater.core.errors import RequestError
 from headwater.core.units import MIB
 
@@ -83,11 +83,11 @@ OnceFlag = Annotated[
 ]
 EveryFlag = Annotated[
     str | None,
-    typer.Option(metavar="10s", help="Go on for ever, and look for news so often."),
+    typer.Option(metavar="10s", help="Go on for ever, and check for new records so often."),
 ]
 AppIdFlag = Annotated[
     str | None,
-    typer.Option("--app-id", metavar="NAME", help="Who writes; made of the topics else."),
+    typer.Option("--app-id", metavar="NAME", help="The writer's name; made of the topics else."),
 ]
 BatchFlag = Annotated[
     int | None,
@@ -144,7 +144,7 @@ def lake(
 ) -> None:
     """Land topics in a table: every record once, or in LOCATION-dead-letters with its cause.
 
-    Records that retention took before they were read are told in LOCATION-gaps. The job may be
+    Records that retention deleted before they were read are listed in LOCATION-gaps. The job may be
     stopped or killed at any moment; the same command goes on where it was.
     """
     from headwater.spark.jobs import lake as job
@@ -152,12 +152,12 @@ def lake(
 
     if once and every is not None:
         raise RequestError("--once and --every exclude each other")
-    place = "" if catalog is not None else _absolute(table)
+    table_path = "" if catalog is not None else _absolute(table)
     options = job.LakeOptions(
         place=place_of(path, url, token, topic),
-        table=place or table,
+        table=table_path or table,
         format=table_format,
-        checkpoint=_absolute(checkpoint or f"{place or location}-checkpoint"),
+        checkpoint=_absolute(checkpoint or f"{table_path or location}-checkpoint"),
         fields=fields,
         payload=payload,
         partition_by=tuple(partition_by or ()),
@@ -168,32 +168,32 @@ def lake(
         catalog=catalog,
         location=None if location is None else _absolute(location),
     )
-    running = Running(master=master, conf=conf, as_json=as_json, report=report)
+    run_options = RunOptions(master=master, conf=conf, as_json=as_json, report=report)
     if replay_dead_letters:
-        run_job("lake", lake_replay.replay, options, running, _show_replay)
+        run_job("lake", lake_replay.replay, options, run_options, _show_replay)
         return
 
-    def run_until_told(
-        spark: SparkSession, asked: LakeOptions, progress: Progress | None
+    def run_until_stopped(
+        spark: SparkSession, lake_options: LakeOptions, progress: Progress | None
     ) -> LakeReport:
-        with _told_to_stop() as stop:
-            return job.run(spark, asked, progress, stop=stop)
+        with _stop_event() as stop:
+            return job.run(spark, lake_options, progress, stop=stop)
 
-    run_job("lake", run_until_told, options, running, _show)
+    run_job("lake", run_until_stopped, options, run_options, _show)
 
 
 @contextmanager
-def _told_to_stop() -> Iterator[threading.Event]:
+def _stop_event() -> Iterator[threading.Event]:
     """An event for SIGINT and SIGTERM; a second one ends the process as it always did."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def told(number: int, _frame: FrameType | None) -> None:
+    def on_signal(number: int, _frame: FrameType | None) -> None:
         stop.set()
         signal.signal(number, before[signal.Signals(number)])
 
     for number in before:
-        signal.signal(number, told)
+        signal.signal(number, on_signal)
     try:
         yield stop
     finally:

@@ -11,8 +11,8 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import say, say_json, shown_path
-from headwater.cli.place import JsonOption
 from headwater.core.errors import AccessError
 from headwater.disk import PosixDisk, replace_file
 from headwater.disk.cache import make_directories
@@ -40,9 +40,9 @@ def package(
     from headwater.disk.package import package_files
     from headwater.spark.sessions.package_zip import PACKAGE, zip_of
 
-    place = directory.absolute()
+    target = directory.absolute()
     files = {ZIP_NAME: zip_of(package_files(PACKAGE, ".py")), SCRIPT_NAME: SCRIPT}
-    paths = [_write(place / name, contents) for name, contents in files.items()]
+    paths = [_write(target / name, contents) for name, contents in files.items()]
     if as_json:
         say_json({"zip": str(paths[0]), "script": str(paths[1])})
         return

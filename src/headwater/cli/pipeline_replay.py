@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.machines_at import machines_at
+from headwater.cli.log_directory import JsonOption
+from headwater.cli.machine_access import open_machines
 from headwater.cli.output import printable, say, say_table, shown_path
 from headwater.cli.pipeline_files import DirectoryFlag
-from headwater.cli.pipeline_flags import ConfFlag, MasterFlag, ReportFlag, Running, TokenOption
-from headwater.cli.pipeline_running import run_job
-from headwater.cli.place import JsonOption
+from headwater.cli.pipeline_flags import ConfFlag, MasterFlag, ReportFlag, RunOptions, TokenOption
+from headwater.cli.pipeline_run import run_job
 from headwater.cli.transfer import parse_time
 from headwater.core.errors import RequestError
 
@@ -71,7 +71,7 @@ def replay(
 
     As of the end of the log, or of an earlier offset or time, as far as it was not compacted away.
     A damaged log is refused with file and offset. With --check every difference from the live
-    state is told, and the exit code is 5 when there is one.
+    state is reported, and the exit code is 5 when there is one.
     """
     from headwater.spark.jobs import machine_replay as job
 
@@ -87,16 +87,18 @@ def replay(
     )
     live = _live_state(path, url, token) if check else None
 
-    def run(spark: SparkSession, asked: ReplayOptions, progress: Progress | None) -> ReplayReport:
-        return job.run(spark, asked, progress, live)
+    def run(
+        spark: SparkSession, replay_options: ReplayOptions, progress: Progress | None
+    ) -> ReplayReport:
+        return job.run(spark, replay_options, progress, live)
 
-    run_job("replay", run, options, Running(master, conf, as_json, report), _show)
+    run_job("replay", run, options, RunOptions(master, conf, as_json, report), _show)
 
 
 def _live_state(path: str, url: str | None, token: str | None) -> LiveState:
     from headwater.spark.jobs.machine_check import live_state
 
-    with machines_at(url, None, token, path if url is None else None) as machines:
+    with open_machines(url, None, token, path if url is None else None) as machines:
         return live_state(machines)
 
 

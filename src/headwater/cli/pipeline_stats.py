@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_table, when
 from headwater.cli.pipeline_flags import (
     ConfFlag,
     MasterFlag,
     PathFlag,
     ReportFlag,
-    Running,
+    RunOptions,
     TokenOption,
     TopicFlag,
     UrlFlag,
     place_of,
 )
-from headwater.cli.pipeline_running import run_job
-from headwater.cli.place import JsonOption
+from headwater.cli.pipeline_run import run_job
 from headwater.core.units import MIB
 
 if TYPE_CHECKING:
@@ -79,17 +79,17 @@ def stats(
     )
 
     def run_and_draw(
-        spark: SparkSession, asked: job.StatsOptions, progress: Progress | None
+        spark: SparkSession, stats_options: job.StatsOptions, progress: Progress | None
     ) -> job.StatsReport:
-        found = job.run(spark, asked, progress)
+        report = job.run(spark, stats_options, progress)
         if plots is not None:
             from headwater.spark.jobs.stats_plots import write_plots
 
-            write_plots(found, plots.absolute())
-        return found
+            write_plots(report, plots.absolute())
+        return report
 
-    running = Running(master=master, conf=conf, as_json=as_json, report=report)
-    run_job("stats", run_and_draw, options, running, _show)
+    run_options = RunOptions(master=master, conf=conf, as_json=as_json, report=report)
+    run_job("stats", run_and_draw, options, run_options, _show)
 
 
 def _show(report: StatsReport) -> None:
@@ -114,11 +114,11 @@ def _show(report: StatsReport) -> None:
     )
     for each in report.topics:
         if each.tags:
-            told = ", ".join(
+            top_tags = ", ".join(
                 f"{'(none)' if tag.tag is None else printable(tag.tag)} {tag.share:.1%}"
                 for tag in each.top_tags
             )
-            say(f"{printable(each.topic)}: {each.tags:,} tags ({told}), {each.nodes:,} nodes")
+            say(f"{printable(each.topic)}: {each.tags:,} tags ({top_tags}), {each.nodes:,} nodes")
     if report.latency:
         say()
         say_table(

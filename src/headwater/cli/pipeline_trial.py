@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import headwater
-from headwater.cli.doctor import BAD, NOTE, Check
+from headwater.cli.doctor import BAD, NOTE, DoctorCheck
 from headwater.core.clock import SystemClock
 from headwater.core.units import US_PER_S
 from headwater.disk.cache import scratch_directory
@@ -41,19 +41,21 @@ _FIELDS: Final = "n long"
 Row = tuple[str, int]
 
 
-def optimizations(spark: SparkSession) -> Check:
+def optimizations(spark: SparkSession) -> DoctorCheck:
     """What is faster on this Spark by its insides, and what is not."""
-    found = optimize(spark)
-    active = ", ".join(name for name, is_active in found.items() if is_active) or "none"
-    missing = ", ".join(name for name, is_active in found.items() if not is_active)
-    told = f"on Spark {spark.version}: {active}"
+    optimized = optimize(spark)
+    active = ", ".join(name for name, is_active in optimized.items() if is_active) or "none"
+    missing = ", ".join(name for name, is_active in optimized.items() if not is_active)
+    result = f"on Spark {spark.version}: {active}"
     if not missing:
-        return Check("optimizations", told)
+        return DoctorCheck("optimizations", result)
     advice = f"queries are right and slower: this session has no {missing}"
-    return Check("optimizations", f"{told}; not active: {missing}", NOTE, advice)
+    return DoctorCheck("optimizations", f"{result}; not active: {missing}", NOTE, advice)
 
 
-def try_topic(spark: SparkSession, shared: Path | None, hosts: set[str], tasks: int) -> list[Check]:
+def try_topic(
+    spark: SparkSession, shared: Path | None, hosts: set[str], tasks: int
+) -> list[DoctorCheck]:
     """Write a topic, read it each way, compare; `hosts` are those of the executors."""
     with scratch_directory("headwater-doctor-", shared) as made:
         directory = Path(made).absolute()
@@ -63,26 +65,29 @@ def try_topic(spark: SparkSession, shared: Path | None, hosts: set[str], tasks: 
             return [written]
         missed = hosts_that_miss(spark, trial.marker, tasks)
         if missed:
-            told = f"not tried: {directory} is not seen on {', '.join(sorted(missed))}"
+            result = f"not tried: {directory} is not seen on {', '.join(sorted(missed))}"
             advice = "to try a topic on these executors, name a directory all see with --path DIR"
-            return [written, *(Check(what, told, NOTE, advice) for what in (BATCH, STREAM, SINK))]
+            return [
+                written,
+                *(DoctorCheck(what, result, NOTE, advice) for what in (BATCH, STREAM, SINK)),
+            ]
         checks = [written, _tried(BATCH, trial.batch), _tried(STREAM, trial.stream)]
         elsewhere = hosts - {platform.node()}
         if elsewhere:
-            told = f"not tried: {', '.join(sorted(elsewhere))} cannot reach a server on loopback"
-            return [*checks, Check(SINK, told, NOTE)]
+            result = f"not tried: {', '.join(sorted(elsewhere))} cannot reach a server on loopback"
+            return [*checks, DoctorCheck(SINK, result, NOTE)]
         return [*checks, _tried(SINK, trial.sink)]
 
 
-def _tried(what: str, work: Callable[[], str]) -> Check:
+def _tried(what: str, work: Callable[[], str]) -> DoctorCheck:
     clock = SystemClock()
     started_us = clock.monotonic_us()
     try:
         with explained():
-            told = work()
-    except Exception as error:  # whatever it is: to tell of it is what the doctor is there for
-        return Check(what, "failed", BAD, f"{what}: {type(error).__name__}: {error}")
-    return Check(what, f"{told} in {(clock.monotonic_us() - started_us) / US_PER_S:.1f} s")
+            result = work()
+    except Exception as error:  # any failure is what the doctor reports
+        return DoctorCheck(what, "failed", BAD, f"{what}: {type(error).__name__}: {error}")
+    return DoctorCheck(what, f"{result} in {(clock.monotonic_us() - started_us) / US_PER_S:.1f} s")
 
 
 class _Trial:
@@ -103,16 +108,16 @@ class _Trial:
         whole = self._load(_TOPIC)
         self._compare(whole)
         half = RECORDS // 2
-        if (found := whole.where(f"seq > {half}").count()) != RECORDS - half:
-            raise JobFailedError(f"{found} records instead of {RECORDS - half} are behind {half}")
+        if (count := whole.where(f"seq > {half}").count()) != RECORDS - half:
+            raise JobFailedError(f"{count} records instead of {RECORDS - half} are behind {half}")
         return f"{RECORDS} records"
 
     def stream(self) -> str:
         options = {"path": str(self._data), "topic": _TOPIC, "fields": _FIELDS}
         rows = self._spark.readStream.format("headwater").options(**options).load()
         memory = rows.select("tag", "n").writeStream.format("memory").queryName(_VIEW)
-        place = (self._directory / "checkpoint").as_uri()
-        query = memory.option("checkpointLocation", place).trigger(availableNow=True).start()
+        location = (self._directory / "checkpoint").as_uri()
+        query = memory.option("checkpointLocation", location).trigger(availableNow=True).start()
         try:
             if not query.awaitTermination(WAIT_S):
                 raise JobFailedError(f"the query did not end within {WAIT_S} s")
@@ -133,17 +138,17 @@ class _Trial:
         return self._spark.read.format("headwater").options(**options).load()
 
     def _compare(self, rows: DataFrame) -> None:
-        found = sorted((row["tag"], row["n"]) for row in rows.select("tag", "n").collect())
-        if found != self._expected:
-            alike = len(set(found) & set(self._expected))
+        read = sorted((row["tag"], row["n"]) for row in rows.select("tag", "n").collect())
+        if read != self._expected:
+            alike = len(set(read) & set(self._expected))
             raise JobFailedError(
-                f"of {RECORDS} records that were written {alike} were read, in {len(found)} rows"
+                f"of {RECORDS} records that were written {alike} were read, in {len(read)} rows"
             )
 
 
 @contextmanager
 def _server(directory: Path) -> Iterator[str]:
-    """A server over this directory, without settings of whoever runs the doctor."""
+    """A server over this directory, without the settings in the user's environment."""
     words = [sys.executable, "-m", "headwater", "serve", "--data-dir", str(directory)]
     words += ["--port", "0", "--rcpx-port", "off", "--kafka-port", "off"]
     clean = {name: text for name, text in os.environ.items() if not name.startswith("HEADWATER_")}

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import say, say_table, shown_path
 from headwater.cli.pipeline_files import ColdFlag, DirectoryFlag
 from headwater.cli.pipeline_flags import (
     ConfFlag,
     MasterFlag,
     ReportFlag,
-    Running,
+    RunOptions,
 )
-from headwater.cli.pipeline_running import run_job
-from headwater.cli.place import JsonOption
+from headwater.cli.pipeline_run import run_job
 from headwater.core.units import MIB
 
 if TYPE_CHECKING:
@@ -33,12 +33,12 @@ def verify(
     Log, segments in both tiers, snapshots, Kafka's log, machines: every checksum, every index entry
     against its record, every seq in its place. Changes nothing, and may be run while Headwater is
     writing.
-    Exit code 5 when something is BAD; a `note` is settled by Headwater itself, or does no harm.
+    Exit code 5 when something is BAD; a `note` is resolved by Headwater itself, or does no harm.
     """
     from headwater.spark.jobs import verify as job
 
     options = job.VerifyOptions(path=path, cold=cold)
-    run_job("verify", job.run, options, Running(master, conf, as_json, report), _show)
+    run_job("verify", job.run, options, RunOptions(master, conf, as_json, report), _show)
 
 
 def _show(report: VerifyReport) -> None:

@@ -1,4 +1,4 @@
-"""A bar on stderr while files are read, when somebody is there to see it."""
+"""A progress bar on stderr while files are read, when stderr is a terminal."""
 
 from __future__ import annotations
 

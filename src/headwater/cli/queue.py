@@ -1,4 +1,4 @@
-"""`headwater queue`: take jobs, settle them, look at a queue, pause and resume it."""
+"""`headwater queue`: claim, ack and nack jobs; show, pause and resume a queue."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table
-from headwater.cli.place import JsonOption
 from headwater.cli.records import record_json, record_line
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
 from headwater.core.errors import NotAQueueError, RequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, NACK_DELAY_MS_MAX, READ_WAIT_MS_CLAMP
-from headwater.engine.queue_answers import ClaimedJob, LeaseResult
+from headwater.engine.queues.results import ClaimedJob, LeaseResult
 
 NodeOption = Annotated[
-    str, typer.Option("--node", metavar="NAME", help="Who works; the host's name otherwise.")
+    str,
+    typer.Option("--node", metavar="NAME", help="The worker's name; the host's name otherwise."),
 ]
 SeqsArgument = Annotated[list[int], typer.Argument(metavar="SEQ...", help="The jobs.")]
 LeaseIdOption = Annotated[
@@ -91,10 +92,10 @@ def ack(
 ) -> None:
     """Jobs are done: delete them for good."""
     with connect(url, context, token) as client:
-        settled = client.ack(
+        result = client.ack(
             topic, node or default_node(), seqs, lease_ids=_lease_ids(lease_id, seqs)
         )
-    _say_settled("acked", settled, as_json=as_json)
+    _say_result("acked", result, as_json=as_json)
 
 
 def nack(
@@ -115,14 +116,14 @@ def nack(
 ) -> None:
     """Give jobs back, to be handed out again at once or later."""
     with connect(url, context, token) as client:
-        settled = client.nack(
+        result = client.nack(
             topic,
             node or default_node(),
             seqs,
             lease_ids=_lease_ids(lease_id, seqs),
             delay_ms=delay_ms,
         )
-    _say_settled("nacked", settled, as_json=as_json)
+    _say_result("nacked", result, as_json=as_json)
 
 
 def extend(
@@ -138,39 +139,39 @@ def extend(
 ) -> None:
     """Hold jobs longer, from now."""
     with connect(url, context, token) as client:
-        settled = client.extend(
+        result = client.extend(
             topic,
             node or default_node(),
             seqs,
             lease_ids=_lease_ids(lease_id, seqs),
             lease_ms=lease_ms,
         )
-    _say_settled("extended", settled, as_json=as_json)
+    _say_result("extended", result, as_json=as_json)
 
 
 def _lease_ids(lease_id: int | None, seqs: list[int]) -> list[int] | None:
     return None if lease_id is None else [lease_id] * len(seqs)
 
 
-def _say_settled(verb: str, settled: LeaseResult, *, as_json: bool) -> None:
-    """Exit code 2 when a job was none of ours: a script should notice."""
+def _say_result(verb: str, result: LeaseResult, *, as_json: bool) -> None:
+    """Exit code 2 when this node did not hold one of the jobs: a script should notice."""
     if as_json:
-        more = {"deadlines": settled.deadlines} if settled.deadlines else {}
+        more = {"deadlines": result.deadlines} if result.deadlines else {}
         say_json(
             {
-                verb: settled.seqs,
-                "skipped": settled.skipped,
-                "ready": settled.ready,
-                "in_flight": settled.in_flight,
+                verb: result.seqs,
+                "skipped": result.skipped,
+                "ready": result.ready,
+                "in_flight": result.in_flight,
                 **more,
             }
         )
-    elif settled.seqs:
-        say(f"{verb} {', '.join(map(str, settled.seqs))}")
-    if settled.skipped:
-        shown = ", ".join(map(str, settled.skipped))
+    elif result.seqs:
+        say(f"{verb} {', '.join(map(str, result.seqs))}")
+    if result.skipped:
+        shown = ", ".join(map(str, result.skipped))
         raise RequestError(
-            f"not {verb}: {shown}; held by nobody, by another node or under another lease"
+            f"not {verb}: {shown}; held by no node, by another node or under another lease"
         )
 
 
@@ -187,12 +188,12 @@ def stats(
     them; the warning in the server's log says why.
     """
     with connect(url, context, token) as client:
-        found = client.queue_stats(topic)
+        counts = client.queue_stats(topic)
         paused = bool(client.state(topic).config.get("paused"))
     if as_json:
-        say_json({"topic": topic, **found._asdict(), "paused": paused})
+        say_json({"topic": topic, **counts._asdict(), "paused": paused})
         return
-    rows = [[name.replace("_", " "), f"{value:,}"] for name, value in found._asdict().items()]
+    rows = [[name.replace("_", " "), f"{value:,}"] for name, value in counts._asdict().items()]
     say_table(["what", "jobs"], [*rows, ["paused", "yes" if paused else "no"]], "jobs")
 
 

@@ -7,14 +7,14 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json
-from headwater.cli.place import JsonOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
 from headwater.client import Client
 from headwater.core.errors import RequestError
-from headwater.core.limits import SETTLE_JOBS_MAX
-from headwater.engine.queue_answers import DEAD_LETTER_ORIGIN
+from headwater.core.limits import ACK_JOBS_MAX
+from headwater.engine.queues.results import DEAD_LETTER_ORIGIN
 
 
 def requeue(
@@ -52,15 +52,15 @@ def requeue(
 
 
 def _pieces(seqs: list[int]) -> Iterator[list[int]]:
-    for start in range(0, len(seqs), SETTLE_JOBS_MAX):
-        yield seqs[start : start + SETTLE_JOBS_MAX]
+    for start in range(0, len(seqs), ACK_JOBS_MAX):
+        yield seqs[start : start + ACK_JOBS_MAX]
 
 
 def _letters(client: Client, topic: str) -> Iterator[list[int]]:
     """All letters that are there now, a page at a time: what comes meanwhile is not meant."""
     head, cursor = client.state(topic).head_seq, 0
     while cursor < head:
-        page = client.diff(topic, cursor, limit=SETTLE_JOBS_MAX)
+        page = client.diff(topic, cursor, limit=ACK_JOBS_MAX)
         letters = [
             record.seq
             for record in page.records

@@ -14,18 +14,18 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, finish, printable, say, say_json
-from headwater.cli.place import JsonOption
 from headwater.cli.queue import LeaseOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
 from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone
 from headwater.core.errors import RequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP
-from headwater.engine.queue_answers import ClaimedJob
+from headwater.engine.queues.results import ClaimedJob
 
 GIVE_UP_AFTER_S: Final = 3_600.0
-"""A worker waits for a server that is away; nobody sits in front of it."""
+"""A worker waits long for a server that is away: it usually runs without a user."""
 
 
 class CommandFailedError(Exception):
@@ -57,7 +57,7 @@ def work(
         typer.Option(min=0, metavar="MS", help="End when there was nothing to do for so long."),
     ] = None,
     node: Annotated[
-        str, typer.Option(metavar="NAME", help="Who works; host and process id otherwise.")
+        str, typer.Option(metavar="NAME", help="The worker's name; host and process id otherwise.")
     ] = "",
     url: UrlOption = None,
     context: ContextOption = None,
@@ -76,7 +76,7 @@ def work(
         client.queue_stats(topic)  # says at once when there is no such queue
         with _progress(topic) as advance:
             working = CommandWork(topic, command, advance, as_json=as_json)
-            wishes: dict[str, Any] = {"node": node} if node else {}
+            options: dict[str, Any] = {"node": node} if node else {}
             with _stopped_by_signals(working.stop):
                 done = client.work(
                     topic,
@@ -86,8 +86,8 @@ def work(
                     retry_ms=retry_ms,
                     idle_ms=idle_ms,
                     stop=working.stop,
-                    on_done=working.tell,
-                    **wishes,
+                    on_done=working.report,
+                    **options,
                 )
     if working.broken is not None:
         raise RequestError(f"cannot run {command[0]!r}: {working.broken.strerror}")
@@ -96,7 +96,7 @@ def work(
 
 
 class CommandWork:
-    """What is done with each job, and what is said about it."""
+    """Runs the command for each job, and reports the outcome."""
 
     def __init__(
         self,
@@ -124,10 +124,10 @@ class CommandWork:
         if code:
             raise CommandFailedError(code)
 
-    def tell(self, outcome: Outcome) -> None:
+    def report(self, outcome: Outcome) -> None:
         self._advance(outcome)
         if self._as_json:
-            say_json(_told(outcome))
+            say_json(_outcome_as_json(outcome))
             finish()
         elif outcome.lost or isinstance(outcome.error, CommandFailedError):
             complain(_complaint(outcome))
@@ -136,7 +136,7 @@ class CommandWork:
 def run_command(command: list[str], topic: str, job: ClaimedJob, *, to_stderr: bool) -> int:
     """The exit code. A command that a signal ended has one above 128, as in a shell."""
     record = job.record
-    told = {
+    variables = {
         "HEADWATER_JOB_TOPIC": topic,
         "HEADWATER_JOB_SEQ": str(record.seq),
         "HEADWATER_JOB_TAG": (record.tag or "").replace("\0", ""),
@@ -147,23 +147,23 @@ def run_command(command: list[str], topic: str, job: ClaimedJob, *, to_stderr: b
         command,
         input=record.data_json + b"\n",
         stdout=sys.stderr.fileno() if to_stderr else None,
-        env={**os.environ, **told},
+        env={**os.environ, **variables},
         check=False,
     )
     return ran.returncode if ran.returncode >= 0 else 128 - ran.returncode
 
 
-def _told(outcome: Outcome) -> dict[str, object]:
+def _outcome_as_json(outcome: Outcome) -> dict[str, object]:
     result = "lost" if outcome.lost else "done" if outcome.error is None else "failed"
-    told: dict[str, object] = {
+    variables: dict[str, object] = {
         "seq": outcome.job.record.seq,
         "result": result if outcome.begun else "given back",
         "deliveries": outcome.job.deliveries,
     }
     if isinstance(outcome.error, CommandFailedError):
-        told["exit_code"] = outcome.error.exit_code
-        told["retry_ms"] = outcome.delay_ms
-    return told
+        variables["exit_code"] = outcome.error.exit_code
+        variables["retry_ms"] = outcome.delay_ms
+    return variables
 
 
 def _complaint(outcome: Outcome) -> str:
@@ -180,14 +180,16 @@ def _summary(done: WorkDone) -> str:
 
 @contextmanager
 def _stopped_by_signals(stop: Stop) -> Iterator[None]:
-    """The first signal is a wish, the second one an order."""
+    """The first signal stops the worker after its running jobs, the second one at once."""
 
-    def hear(_number: int, _frame: object) -> None:
+    def on_signal(_number: int, _frame: object) -> None:
         if stop.is_set:
             raise KeyboardInterrupt
         stop.set()
 
-    before = {number: signal.signal(number, hear) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {
+        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
+    }
     try:
         yield
     finally:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, finish, printable, say, say_json
-from headwater.cli.place import JsonOption
 from headwater.cli.records import say_record, say_tombstone
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
@@ -85,8 +85,8 @@ def tail(
         state = client.state(topic)
         begin = max(state.head_seq - lines, state.earliest_seq - 1, 0)
         watch = client.watch(topic, begin, idle_ms=None if follow else 0, match=match)
-        for found in watch:
-            _say(found, as_json=as_json)
+        for watched in watch:
+            _say(watched, as_json=as_json)
 
 
 def watch(
@@ -105,8 +105,8 @@ def watch(
 ) -> None:
     """Follow several topics at once, until Ctrl-C. Quote the star: 'orders.*'."""
     with connect(url, context, token, give_up_after_s=FOLLOW_GIVE_UP_AFTER_S) as client:
-        for found in client.watch_topics(topics, tail=not everything, match=match):
-            _say(found.item, as_json=as_json, topic=found.topic)
+        for watched in client.watch_topics(topics, tail=not everything, match=match):
+            _say(watched.item, as_json=as_json, topic=watched.topic)
     complain("nothing is left to watch: the topics were dropped")
 
 

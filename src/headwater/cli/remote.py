@@ -13,7 +13,7 @@ from headwater.client.retry import Retry
 from headwater.core.errors import RequestError
 
 GIVE_UP_AFTER_S = 10.0
-"""Somebody waits in front of a terminal."""
+"""Short: a user waits in front of a terminal."""
 
 UrlOption = Annotated[
     str | None,
@@ -54,14 +54,14 @@ def find_server(url: str | None, context: str | None, token: str | None) -> Cont
     saved = load_contexts()
     if url is None:
         context = context or os.environ.get("HEADWATER_CONTEXT") or saved.current
-    found = Context(DEFAULT_URL if url is None else _with_scheme(url))
+    server = Context(DEFAULT_URL if url is None else _with_scheme(url))
     if context is not None:
         if context not in saved.contexts:
             known = ", ".join(sorted(saved.contexts)) or "none"
             raise RequestError(f"there is no context {context!r}; saved are: {known}")
-        found = saved.contexts[context]
-    token = token or found.token or os.environ.get("HEADWATER_TOKEN") or None
-    return Context(found.url, token, found.ca_file)
+        server = saved.contexts[context]
+    token = token or server.token or os.environ.get("HEADWATER_TOKEN") or None
+    return Context(server.url, token, server.ca_file)
 
 
 def _with_scheme(url: str) -> str:

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import say, say_json, shown_path, when
-from headwater.cli.place import JsonOption
 from headwater.cli.transfer import parse_seqs, parse_time, speed, transferring
 from headwater.core.clock import SystemClock
 from headwater.disk import PosixDisk

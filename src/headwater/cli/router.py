@@ -1,4 +1,4 @@
-"""`headwater router`: define, list, look at and remove routers of a server."""
+"""`headwater router`: define, list, show and remove routers of a server."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table
-from headwater.cli.place import JsonOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
-from headwater.engine.routers import RouterState
+from headwater.engine.routers.definitions import RouterState
 
 RouterArgument = Annotated[str, typer.Argument(metavar="ROUTER", help="The router's name.")]
 
@@ -104,11 +104,11 @@ def show(
     """Show one router: what it does and how far it has come."""
     with connect(url, context, token) as client:
         state = client.router(router)
-    found = msgspec.structs.asdict(state)
+    fields = msgspec.structs.asdict(state)
     if as_json:
-        say_json(found)
+        say_json(fields)
         return
-    rows = [[name.replace("_", " "), _text(value)] for name, value in found.items()]
+    rows = [[name.replace("_", " "), _text(value)] for name, value in fields.items()]
     say_table(["what", "value"], rows)
 
 

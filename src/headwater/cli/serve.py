@@ -1,4 +1,4 @@
-"""`headwater serve`: run the server in the foreground until it is told to stop."""
+"""`headwater serve`: run the server in the foreground until a signal stops it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.begin_serving import begin_serving
+from headwater.cli.server_start import start_server
 
 
 def serve(
@@ -66,4 +66,4 @@ def serve(
         "log_json": log_json,
         "log_level": log_level,
     }
-    raise typer.Exit(begin_serving(flags, config))
+    raise typer.Exit(start_server(flags, config))

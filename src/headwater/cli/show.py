@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from headwater.cli.file_kinds import FileKind, kind_of
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, say, say_json, shown_path
-from headwater.cli.place import JsonOption
 from headwater.cli.show_parts import SHOWN, show_parts
 from headwater.cli.show_segments import show_data, show_index
 from headwater.cli.show_small import show_current, show_repairs
@@ -68,7 +68,7 @@ def _read(disk: Disk, file: PurePath) -> memoryview:
         if not disk.exists(file):
             raise RequestError(f"there is no file {file}; check the path")
         if disk.is_directory(file):
-            raise RequestError(f"{file} is a directory; look at it with `headwater verify`")
+            raise RequestError(f"{file} is a directory; check it with `headwater verify`")
     except OSError as error:
         raise access_error(file, error) from error
     return read_log_file(disk, file)

@@ -31,11 +31,11 @@ from headwater.format.machines.history import (
 )
 from headwater.format.machines.snapshot import BlockKind, decode_blocks
 
-PIECES_SHOWN: Final = 1_000
-"""Batches, entries or blocks that are shown when nobody says how many."""
+PARTS_SHOWN: Final = 1_000
+"""Batches, entries or blocks that are shown without --limit."""
 
 
-class Piece(NamedTuple):
+class FilePart(NamedTuple):
     offset: int
     size: int
     facts: dict[str, Any]
@@ -51,29 +51,29 @@ def show_parts(
     at: int,
     limit: int | None,
 ) -> Problem | None:
-    """Whatever stands at or behind `at`; what is wrong with it in its place."""
+    """Show every part at or behind `at`, damaged ones in their order; gives the first problem."""
     if as_json:
         say_json(summary)
     else:
         say(f"{shown_path(summary['file'])}: {summary['kind']}, {summary['bytes']:,} bytes")
-    pieces = (piece for piece in SHOWN[kind](buffer) if piece.offset + piece.size > at)
+    parts = (part for part in SHOWN[kind](buffer) if part.offset + part.size > at)
     problem: Problem | None = None
     rows: list[list[str]] = []
     headings: list[str] = []
-    for piece in islice(pieces, PIECES_SHOWN if limit is None else limit):
-        if piece.problem:
-            problem = problem or (piece.problem, piece.offset)
-        state = f"DAMAGED: {piece.problem}" if piece.problem else "sound"
+    for part in islice(parts, PARTS_SHOWN if limit is None else limit):
+        if part.problem:
+            problem = problem or (part.problem, part.offset)
+        state = f"DAMAGED: {part.problem}" if part.problem else "sound"
         if as_json:
-            facts = {name: _plain(value) for name, value in piece.facts.items()}
-            say_json({"offset": piece.offset, "bytes": piece.size, **facts, "state": state})
+            facts = {name: _plain(value) for name, value in part.facts.items()}
+            say_json({"offset": part.offset, "bytes": part.size, **facts, "state": state})
             continue
-        headings = headings or ["offset", "bytes", *piece.facts, "state"]
-        cells = [printable(_text(piece.facts.get(name, ""))) for name in headings[2:-1]]
-        rows.append([str(piece.offset), str(piece.size), *cells, state])
+        headings = headings or ["offset", "bytes", *part.facts, "state"]
+        cells = [printable(_text(part.facts.get(name, ""))) for name in headings[2:-1]]
+        rows.append([str(part.offset), str(part.size), *cells, state])
     if rows:
         say_table(headings, rows, "offset bytes")
-    if not as_json and next(pieces, None) is not None:
+    if not as_json and next(parts, None) is not None:
         say("there is more; see it with --at and --limit")
     return problem
 
@@ -91,7 +91,7 @@ def _text(value: Any) -> str:
     return preview(value) if isinstance(value, bytes) else str(value)
 
 
-def _kafka_log(buffer: memoryview) -> Iterator[Piece]:
+def _kafka_log(buffer: memoryview) -> Iterator[FilePart]:
     at = 0
     while at + PREFIX_BYTES <= len(buffer):
         length = int.from_bytes(buffer[at : at + PREFIX_BYTES], "little")
@@ -99,7 +99,7 @@ def _kafka_log(buffer: memoryview) -> Iterator[Piece]:
             return
         batch = buffer[at + PREFIX_BYTES : at + PREFIX_BYTES + length]
         if not length or len(batch) < length:
-            yield Piece(at, len(buffer) - at, {}, "no batch begins here")
+            yield FilePart(at, len(buffer) - at, {}, "no batch begins here")
             return
         problem, facts = "", {}
         try:
@@ -115,12 +115,12 @@ def _kafka_log(buffer: memoryview) -> Iterator[Piece]:
             read_sound(batch)
         except FormatError as error:
             problem = error.reason
-        yield Piece(at, PREFIX_BYTES + length, facts, problem)
+        yield FilePart(at, PREFIX_BYTES + length, facts, problem)
         at += PREFIX_BYTES + length
 
 
-def _kafka_index(buffer: memoryview) -> Iterator[Piece]:
-    """The equal entries of a batch are one piece."""
+def _kafka_index(buffer: memoryview) -> Iterator[FilePart]:
+    """The equal entries of a batch are one part."""
     runs = find_runs(read_entries(buffer, count_entries(buffer)))
     for start, count, entry in zip(
         runs.starts.tolist(), runs.counts.tolist(), runs.entries, strict=True
@@ -134,34 +134,34 @@ def _kafka_index(buffer: memoryview) -> Iterator[Piece]:
             "topic_hash": bytes(entry["topic_hash"]).ljust(16, b"\0").hex(),
             "partition": int(entry["partition"]),
         }
-        yield Piece(start * ENTRY_BYTES, count * ENTRY_BYTES, facts)
+        yield FilePart(start * ENTRY_BYTES, count * ENTRY_BYTES, facts)
 
 
-def _kafka_spare(buffer: memoryview) -> Iterator[Piece]:
-    yield Piece(0, len(buffer), {"means": "nothing"})
+def _kafka_spare(buffer: memoryview) -> Iterator[FilePart]:
+    yield FilePart(0, len(buffer), {"means": "nothing"})
 
 
-def _kafka_checkpoint(buffer: memoryview) -> Iterator[Piece]:
+def _kafka_checkpoint(buffer: memoryview) -> Iterator[FilePart]:
     try:
-        found = decode_checkpoint(bytes(buffer))
+        checkpoint = decode_checkpoint(bytes(buffer))
     except FormatError as error:
-        yield Piece(error.offset, len(buffer), {}, error.reason)
+        yield FilePart(error.offset, len(buffer), {}, error.reason)
         return
     except NewerFormatError as error:
-        yield Piece(0, len(buffer), {}, error.what)
+        yield FilePart(0, len(buffer), {}, error.what)
         return
     facts = {
-        "as_of": found.as_of,
-        "segments": [msgspec.to_builtins(each) for each in found.segments],
-        "topics": [f"{each.org}/{each.name}/{len(each.partitions)}" for each in found.topics],
-        "groups": len(found.groups),
-        "memberships": len(found.memberships),
-        "clean": found.clean,
+        "as_of": checkpoint.as_of,
+        "segments": [msgspec.to_builtins(each) for each in checkpoint.segments],
+        "topics": [f"{each.org}/{each.name}/{len(each.partitions)}" for each in checkpoint.topics],
+        "groups": len(checkpoint.groups),
+        "memberships": len(checkpoint.memberships),
+        "clean": checkpoint.clean,
     }
-    yield Piece(0, len(buffer), facts)
+    yield FilePart(0, len(buffer), facts)
 
 
-def _machine_log(buffer: memoryview) -> Iterator[Piece]:
+def _machine_log(buffer: memoryview) -> Iterator[FilePart]:
     contents = bytes(buffer)
     at, end = 0, len(contents)
     while at < end and contents.count(0, at) != end - at:
@@ -170,15 +170,15 @@ def _machine_log(buffer: memoryview) -> Iterator[Piece]:
         except FormatError as error:
             following = contents.find(MAGIC_BYTES, at + 1)
             size = (following if following > 0 else end) - at
-            yield Piece(at, size, {"sequence": "", "type": "", "data": ""}, error.reason)
+            yield FilePart(at, size, {"sequence": "", "type": "", "data": ""}, error.reason)
             at += size
             continue
         facts = {"sequence": entry.sequence, "type": entry.kind.name, "data": entry.payload}
-        yield Piece(at, entry.size, facts)
+        yield FilePart(at, entry.size, facts)
         at += entry.size
 
 
-def _machine_snapshot(buffer: memoryview) -> Iterator[Piece]:
+def _machine_snapshot(buffer: memoryview) -> Iterator[FilePart]:
     blocks = decode_blocks(bytes(buffer))
     number = 0
     while True:
@@ -187,15 +187,15 @@ def _machine_snapshot(buffer: memoryview) -> Iterator[Piece]:
         except StopIteration:
             return
         except FormatError as error:
-            yield Piece(error.offset, len(buffer), {"block": number}, error.reason)
+            yield FilePart(error.offset, len(buffer), {"block": number}, error.reason)
             return
         rows = msgspec.msgpack.decode(plain)
-        told = rows if kind in (BlockKind.HEADING, BlockKind.END) else f"{len(rows)} rows"
-        yield Piece(0, len(buffer), {"block": number, "kind": kind.name, "contents": told})
+        contents = rows if kind in (BlockKind.HEADING, BlockKind.END) else f"{len(rows)} rows"
+        yield FilePart(0, len(buffer), {"block": number, "kind": kind.name, "contents": contents})
         number += 1
 
 
-def _machine_history(buffer: memoryview) -> Iterator[Piece]:
+def _machine_history(buffer: memoryview) -> Iterator[FilePart]:
     """The entries that are kept, then where each of them was, and the footer."""
     contents = bytes(buffer)
     footer_at = max(len(contents) - HISTORY_FOOTER.size, 0)
@@ -203,28 +203,28 @@ def _machine_history(buffer: memoryview) -> Iterator[Piece]:
     # The name of the file says whose history it is; here the footer's own word is shown.
     segment = HISTORY_FOOTER.unpack(footer)["segment"] if footer_at else 0
     try:
-        found = decode_footer(footer, len(contents), segment)
-        places_at = footer_at - found.entries * HISTORY_INDEX_ENTRY.size
-        decode_history_index(contents[places_at:footer_at], found)
+        decoded = decode_footer(footer, len(contents), segment)
+        index_at = footer_at - decoded.entries * HISTORY_INDEX_ENTRY.size
+        decode_history_index(contents[index_at:footer_at], decoded)
     except FormatError as error:
-        yield Piece(footer_at, len(contents) - footer_at, {}, error.reason)
+        yield FilePart(footer_at, len(contents) - footer_at, {}, error.reason)
         return
-    yield from _machine_log(buffer[:places_at])
-    facts = {"segment": found.segment, "entries": found.entries, "newest_ms": found.newest_ms}
-    yield Piece(places_at, len(contents) - places_at, facts)
+    yield from _machine_log(buffer[:index_at])
+    facts = {"segment": decoded.segment, "entries": decoded.entries, "newest_ms": decoded.newest_ms}
+    yield FilePart(index_at, len(contents) - index_at, facts)
 
 
-def _machine_current(buffer: memoryview) -> Iterator[Piece]:
+def _machine_current(buffer: memoryview) -> Iterator[FilePart]:
     try:
-        found = decode_machine_current(bytes(buffer))
+        decoded = decode_machine_current(bytes(buffer))
     except FormatError as error:
-        yield Piece(error.offset, len(buffer), {}, error.reason)
+        yield FilePart(error.offset, len(buffer), {}, error.reason)
         return
-    facts = {"active": found.active, "durable": found.durable, "oldest": found.oldest}
-    yield Piece(0, len(buffer), facts)
+    facts = {"active": decoded.active, "durable": decoded.durable, "oldest": decoded.oldest}
+    yield FilePart(0, len(buffer), facts)
 
 
-SHOWN: Final[dict[FileKind, Callable[[memoryview], Iterator[Piece]]]] = {
+SHOWN: Final[dict[FileKind, Callable[[memoryview], Iterator[FilePart]]]] = {
     FileKind.KAFKA_LOG: _kafka_log,
     FileKind.KAFKA_INDEX: _kafka_index,
     FileKind.KAFKA_CHECKPOINT: _kafka_checkpoint,

@@ -28,9 +28,9 @@ from headwater.format.segment.frame import STATE_BYTES
 from headwater.store.pair import whole_entries
 
 ENTRIES_SHOWN = 1_000
-"""Entries of an index that are shown when nobody says how many."""
+"""Entries of an index that are shown without --limit."""
 
-Found = SegmentRecord | FormatError
+FrameOrError = SegmentRecord | FormatError
 
 
 def show_data(
@@ -39,21 +39,21 @@ def show_data(
     problem: Problem | None = None
     frames = 0
     _say_head(summary, as_json)
-    for offset, size, found in islice(_frames(buffer, at), limit):
+    for offset, size, frame in islice(_frames(buffer, at), limit):
         frames += 1
-        if isinstance(found, FormatError):
-            problem = problem or (found.reason, offset)
+        if isinstance(frame, FormatError):
+            problem = problem or (frame.reason, offset)
         if as_json:
-            say_json(_frame_as_json(buffer, offset, size, found))
+            say_json(_frame_as_json(buffer, offset, size, frame))
         else:
-            _say_frame(buffer, offset, size, found)
+            _say_frame(buffer, offset, size, frame)
     if not as_json:
         say()
         say(f"{frames:,} frames shown")
     return problem
 
 
-def _frames(buffer: memoryview, at: int) -> Iterator[tuple[int, int, Found]]:
+def _frames(buffer: memoryview, at: int) -> Iterator[tuple[int, int, FrameOrError]]:
     """Every frame that reaches beyond `at`; behind a damaged one as far as its length leads."""
     offset, end = 0, len(buffer)
     while offset < end:
@@ -70,26 +70,26 @@ def _frames(buffer: memoryview, at: int) -> Iterator[tuple[int, int, Found]]:
         offset += size
 
 
-def _say_frame(buffer: memoryview, offset: int, size: int, found: Found) -> None:
+def _say_frame(buffer: memoryview, offset: int, size: int, frame: FrameOrError) -> None:
     say()
-    if isinstance(found, FormatError):
-        say(printable(f"UNREADABLE from byte {offset}, {size:,} bytes: {found.reason}"))
+    if isinstance(frame, FormatError):
+        say(printable(f"UNREADABLE from byte {offset}, {size:,} bytes: {frame.reason}"))
         return
-    say(f"seq {found.seq}: {found.state.name.lower()}, {size} bytes at {offset}")
-    for field in _fields(buffer, found):
+    say(f"seq {frame.seq}: {frame.state.name.lower()}, {size} bytes at {offset}")
+    for field in _fields(buffer, frame):
         code = field["type"]
         say(f"{field['offset']:>12}  {field['field']:<10}  {code:<4}  {field['value']}".rstrip())
 
 
 def _fields(buffer: memoryview, record: SegmentRecord) -> Iterator[dict[str, Any]]:
     values = SEGMENT_FRAME.unpack(buffer, record.offset)
-    for (name, place), field in zip(SEGMENT_FRAME.offsets(), SEGMENT_FRAME.fields, strict=True):
-        told = str(values[name])
+    for (name, start), field in zip(SEGMENT_FRAME.offsets(), SEGMENT_FRAME.fields, strict=True):
+        shown = str(values[name])
         if name == "ts":
-            told += f" ({when(record.ts)})"
+            shown += f" ({when(record.ts)})"
         if name == "flags":
-            told += _flag_names(record.flags)
-        yield _field(name, record.offset + place, field.code, told)
+            shown += _flag_names(record.flags)
+        yield _field(name, record.offset + start, field.code, shown)
     at = record.offset + SEGMENT_FRAME.size
     parts = (("node", record.node), ("tag", record.tag), ("data", record.data))
     for name, value in (*parts, ("meta", record.meta or b"")):
@@ -112,15 +112,17 @@ def _flag_names(flags: int) -> str:
     return f" ({', '.join(names)})" if names else ""
 
 
-def _frame_as_json(buffer: memoryview, offset: int, size: int, found: Found) -> dict[str, Any]:
-    if isinstance(found, FormatError):
-        return {"offset": offset, "bytes": size, "unreadable": found.reason}
+def _frame_as_json(
+    buffer: memoryview, offset: int, size: int, frame: FrameOrError
+) -> dict[str, Any]:
+    if isinstance(frame, FormatError):
+        return {"offset": offset, "bytes": size, "unreadable": frame.reason}
     return {
         "offset": offset,
         "bytes": size,
-        "seq": found.seq,
-        "state": found.state.name.lower(),
-        "fields": list(_fields(buffer, found)),
+        "seq": frame.seq,
+        "state": frame.state.name.lower(),
+        "fields": list(_fields(buffer, frame)),
     }
 
 
@@ -151,18 +153,18 @@ def show_index(
     stop = min(records, start + (ENTRIES_SHOWN if limit is None else limit))
     flags = index_flags(entries)
     rows = []
-    for place in range(start, stop):
-        entry = entries[place]
-        state = "DAMAGED" if place in bad else "sound"
-        named = _flag_names(int(flags[place])).strip(" ()")
-        facts = (first_seq + place, int(entry["offset"]), int(entry["len"]), int(entry["ts"]))
+    for index in range(start, stop):
+        entry = entries[index]
+        state = "DAMAGED" if index in bad else "sound"
+        named = _flag_names(int(flags[index])).strip(" ()")
+        facts = (first_seq + index, int(entry["offset"]), int(entry["len"]), int(entry["ts"]))
         if as_json:
             names = ("seq", "frame_offset", "len", "ts")
             shown = dict(zip(names, facts, strict=True))
-            say_json({"offset": place * ENTRY_BYTES, **shown, "flags": named, "state": state})
+            say_json({"offset": index * ENTRY_BYTES, **shown, "flags": named, "state": state})
         else:
             seq, offset, length, ts = facts
-            cells = (place * ENTRY_BYTES, seq, offset, length)
+            cells = (index * ENTRY_BYTES, seq, offset, length)
             rows.append([*map(str, cells), when(ts), named, state])
     if rows:
         headings = ["offset", "seq", "frame at", "bytes", "time", "flags", "state"]

@@ -62,12 +62,12 @@ def _header(contents: bytes) -> list[dict[str, Any]]:
 
 
 def _topics(snapshot: Snapshot) -> dict[str, Any]:
-    found: dict[str, Any] = msgspec.to_builtins(snapshot)
-    found["topics"] = [
+    as_json: dict[str, Any] = msgspec.to_builtins(snapshot)
+    as_json["topics"] = [
         {**msgspec.structs.asdict(topic), "keys": len(topic.keys)} for topic in snapshot.topics
     ]
-    found["shards"] = [msgspec.structs.asdict(shard) for shard in snapshot.shards]
-    return found
+    as_json["shards"] = [msgspec.structs.asdict(shard) for shard in snapshot.shards]
+    return as_json
 
 
 def _say_topics(snapshot: Snapshot) -> None:

@@ -7,18 +7,18 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
+from headwater.cli.frame_regions import (
+    FileRegions,
+    NumberedFrame,
+    Region,
+    frames_between,
+    read_regions,
+    shown_value,
+    type_name,
+)
 from headwater.cli.output import preview, printable, say, say_json, shown_path, when
 from headwater.cli.show_small import Problem
 from headwater.cli.wal_dump import as_json_object
-from headwater.cli.walk import (
-    NumberedFrame,
-    Stretch,
-    Walked,
-    frames_between,
-    shown_value,
-    type_name,
-    walk_file,
-)
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.format.bodies import FRAME_BODIES
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, Frame, FrameFlag
@@ -40,8 +40,8 @@ def show_wal(
     at: int,
     limit: int | None,
 ) -> Problem | None:
-    walked = walk_file(buffer, path, _number_of(path, buffer))
-    scan = walked.scan
+    file_regions = read_regions(buffer, path, _number_of(path, buffer))
+    scan = file_regions.scan
     if scan.verdict is FileVerdict.NEWER:
         raise NewerFormatError(
             scan.reason,
@@ -49,20 +49,20 @@ def show_wal(
             offset=scan.end,
             advice="use the version of Headwater that wrote it",
         )
-    _say_head(walked, summary, as_json)
-    for found in islice(_everything(buffer, walked, at), limit):
+    _say_head(file_regions, summary, as_json)
+    for item in islice(_everything(buffer, file_regions, at), limit):
         if as_json:
-            say_json(_with_fields(buffer, found))
+            say_json(_with_fields(buffer, item))
         else:
-            _say(buffer, found)
-    gaps = walked.gaps
+            _say(buffer, item)
+    gaps = file_regions.gaps
     if not gaps or (scan.verdict is FileVerdict.TORN and len(gaps) == 1):
         return None
     return gaps[0].problem or "damaged", gaps[0].start
 
 
 def _number_of(path: PurePath, buffer: memoryview) -> int:
-    """From the name; a copy in quarantine has another name, but its marks still tell."""
+    """From the name; a copy in quarantine has another name, but its marks have the number."""
     number = parse_wal_file_name(path.name)
     if number is not None:
         return number
@@ -73,9 +73,11 @@ def _number_of(path: PurePath, buffer: memoryview) -> int:
         return 0 if mark is None else mark.file_frame
 
 
-def _say_head(walked: Walked, summary: dict[str, Any], as_json: bool) -> None:
-    scan = walked.scan
-    state = "damaged" if walked.gaps and scan.verdict is FileVerdict.CLEAN else scan.verdict.value
+def _say_head(file_regions: FileRegions, summary: dict[str, Any], as_json: bool) -> None:
+    scan = file_regions.scan
+    state = (
+        "damaged" if file_regions.gaps and scan.verdict is FileVerdict.CLEAN else scan.verdict.value
+    )
     if as_json:
         facts = {"state": state, "groups": scan.groups, "frames": scan.frames, "end": scan.end}
         say_json({**summary, **facts})
@@ -84,26 +86,28 @@ def _say_head(walked: Walked, summary: dict[str, Any], as_json: bool) -> None:
     say(f"{scan.groups:,} whole groups, {scan.frames:,} frames, up to byte {scan.end}")
 
 
-def _everything(buffer: memoryview, walked: Walked, at: int) -> Iterator[NumberedFrame | Stretch]:
-    for stretch in walked.stretches:
-        if stretch.end <= at:
+def _everything(
+    buffer: memoryview, file_regions: FileRegions, at: int
+) -> Iterator[NumberedFrame | Region]:
+    for region in file_regions.regions:
+        if region.end <= at:
             continue
-        if stretch.problem is not None:
-            yield stretch
+        if region.problem is not None:
+            yield region
             continue
-        for found in frames_between(buffer, stretch):
-            if found.frame.offset + found.frame.size > at:
-                yield found
+        for item in frames_between(buffer, region):
+            if item.frame.offset + item.frame.size > at:
+                yield item
 
 
-def _say(buffer: memoryview, found: NumberedFrame | Stretch) -> None:
+def _say(buffer: memoryview, item: NumberedFrame | Region) -> None:
     say()
-    if isinstance(found, Stretch):
-        size = found.end - found.start
-        say(printable(f"UNREADABLE from byte {found.start}, {size:,} bytes: {found.problem}"))
+    if isinstance(item, Region):
+        size = item.end - item.start
+        say(printable(f"UNREADABLE from byte {item.start}, {size:,} bytes: {item.problem}"))
         return
-    frame = found.frame
-    say(f"frame {found.number}: {type_name(frame.type)}, {frame.size} bytes at {frame.offset}")
+    frame = item.frame
+    say(f"frame {item.number}: {type_name(frame.type)}, {frame.size} bytes at {frame.offset}")
     for name, offset, code, value in rows_of(buffer, frame):
         say(f"{offset:>12}  {name:<26}  {code:<4}  {value}".rstrip())
 
@@ -133,10 +137,10 @@ def _fixed(
     for (name, offset), field in zip(layout.offsets(), layout.fields, strict=True):
         if name not in values:
             continue  # padding
-        told = str(shown_value(name, values[name]))
+        shown = str(shown_value(name, values[name]))
         if frame is not None:
-            told += _explained(name, frame)
-        yield prefix + name, at + offset, field.code, told
+            shown += _explained(name, frame)
+        yield prefix + name, at + offset, field.code, shown
 
 
 def _explained(name: str, frame: Frame) -> str:
@@ -150,11 +154,11 @@ def _explained(name: str, frame: Frame) -> str:
     return ""
 
 
-def _with_fields(buffer: memoryview, found: NumberedFrame | Stretch) -> dict[str, Any]:
-    shown = as_json_object(found)
-    if isinstance(found, NumberedFrame):
+def _with_fields(buffer: memoryview, item: NumberedFrame | Region) -> dict[str, Any]:
+    shown = as_json_object(item)
+    if isinstance(item, NumberedFrame):
         shown["fields"] = [
             {"field": name, "offset": offset, "type": code, "value": value}
-            for name, offset, code, value in rows_of(buffer, found.frame)
+            for name, offset, code, value in rows_of(buffer, item.frame)
         ]
     return shown

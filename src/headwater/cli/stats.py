@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import say, say_json, say_table
-from headwater.cli.place import JsonOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 
 _NAME = re.compile(r"headwater_(\w+)(?:\{\w+=(.*)\})?")
@@ -31,7 +31,7 @@ _SUMMARY = (
     ("writes refused, pressure", "writes_refused"),
     ("damaged frames met", "bad_frames"),
     ("gaps in the topic of transitions", "machine_transition_gaps"),
-    ("gaps told to webhooks", "webhook_gaps"),
+    ("gaps sent to webhooks", "webhook_gaps"),
 )
 
 
@@ -54,7 +54,7 @@ def stats(
     labelled = _labelled(metrics)
     rows = [["state", state], ["uptime", _duration(_total(labelled, "uptime_ms") / 1_000)]]
     rows += [
-        [told, f"{_total(labelled, name):,.0f}"] for told, name in _SUMMARY if name in labelled
+        [title, f"{_total(labelled, name):,.0f}"] for title, name in _SUMMARY if name in labelled
     ]
     rows += [["log sync, half within", _quantile(labelled, 0.5)]]
     rows += [["log sync, 99 % within", _quantile(labelled, 0.99)]]
@@ -70,7 +70,7 @@ def stats(
 
 
 def _held(labelled: dict[str, dict[str, Any]]) -> list[list[str]]:
-    """Old log that is kept because somebody still needs it, by whom."""
+    """Old log that is kept because something still needs it, by what needs it."""
     ages = labelled.get("retention_hold_age_seconds", {})
     return [
         [f"log kept for: {owner.replace('_', ' ')}", f"{held:,.0f} bytes, {_duration(ages[owner])}"]
@@ -81,12 +81,12 @@ def _held(labelled: dict[str, dict[str, Any]]) -> list[list[str]]:
 
 def _labelled(metrics: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """name -> label -> value; one without a label has the label ""."""
-    found: dict[str, dict[str, Any]] = defaultdict(dict)
+    samples: dict[str, dict[str, Any]] = defaultdict(dict)
     for name, value in metrics.items():
         parsed = _NAME.fullmatch(name)
         if parsed is not None:
-            found[parsed[1]][parsed[2] or ""] = value
-    return found
+            samples[parsed[1]][parsed[2] or ""] = value
+    return samples
 
 
 def _total(labelled: dict[str, dict[str, Any]], name: str) -> float:
@@ -113,5 +113,5 @@ def _duration(seconds: float) -> str:
     hours, rest = divmod(rest, 3_600)
     minutes, rest = divmod(rest, 60)
     parts = [(days, "d"), (hours, "h"), (minutes, "min"), (rest, "s")]
-    told = [f"{number} {unit}" for number, unit in parts if number]
-    return " ".join(told[:2]) or "0 s"
+    words = [f"{number} {unit}" for number, unit in parts if number]
+    return " ".join(words[:2]) or "0 s"

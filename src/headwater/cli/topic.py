@@ -1,4 +1,4 @@
-"""`headwater topic`: make, list, look at and drop topics of a server."""
+"""`headwater topic`: create, list, show and drop topics of a server."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table, when
-from headwater.cli.place import JsonOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import RequestError
-from headwater.engine.topics import TopicState
+from headwater.engine.topics.lifecycle import TopicState
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
@@ -57,8 +57,8 @@ def create(
         say_json(msgspec.structs.asdict(state))
     else:
         changed = _changed(state.config)
-        told = f" with {', '.join(changed)}" if changed else " with the defaults"
-        say(f"{printable(topic)}: a {state.type}{told}")
+        details = f" with {', '.join(changed)}" if changed else " with the defaults"
+        say(f"{printable(topic)}: a {state.type}{details}")
 
 
 def listed(

@@ -26,7 +26,7 @@ Begin = Callable[[int], Advance]
 
 @contextmanager
 def transferring(doing: str) -> Iterator[Begin]:
-    """A bar on stderr while bytes are copied, when somebody is there to see it."""
+    """A progress bar on stderr while bytes are copied, when stderr is a terminal."""
     if not sys.stderr.isatty():
         yield lambda _total: lambda _size: None
         return

@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 import typer
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, say, say_json, say_table, shown_path
 from headwater.cli.pipeline_files import ColdFlag
-from headwater.cli.place import JsonOption
 from headwater.cli.transfer import transferring
 from headwater.cli.wal_verify import further_damage, report_as_json
 from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError, UnavailableError
 from headwater.disk import PosixDisk
-from headwater.engine.reports import keep_report
-from headwater.engine.verifying import DirectoryReport, verify_directory
+from headwater.engine.maintenance.reports import keep_report
+from headwater.engine.maintenance.verification import DirectoryReport, verify_directory
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.survey import access_error
 
@@ -33,12 +33,12 @@ def verify(
     """Read a whole data directory and say whether it is sound.
 
     The log, the snapshots, the checksum of every record in segments, every index entry against its
-    record, whether each seq is where it should be, and names that nobody knows; the same of Kafka's
+    record, whether each seq is where it should be, and unknown names; the same of Kafka's
     shared log and of the machines. Segments in the cold tier are read from it: from `--cold`, or
-    from where the directory's server was last told that it is. Changes nothing, takes no lock, and
-    may be run while Headwater is writing: a finding counts when two looks agree. Exit code 5 when
-    something is BAD, 3 when nothing is but the cold tier could not be read; a `note` is settled by
-    Headwater itself. What was found is kept for the dashboard in reports/, if a server has made
+    from where the directory's server last had it. Changes nothing, takes no lock, and
+    may be run while Headwater is writing: a finding counts when two scans agree. Exit code 5 when
+    something is BAD, 3 when nothing is but the cold tier could not be read; a `note` is resolved by
+    Headwater itself. The report is kept for the dashboard in reports/, if a server has made
     that directory.
     """
     disk = PosixDisk()
@@ -48,10 +48,10 @@ def verify(
         wal_directory = directory / WAL_DIRECTORY
         report.wal.findings += further_damage(disk, wal_directory, report.wal)
     problems = len(report.bad) + len(report.wal.refusals)
-    found = _as_json(report, problems)
-    keep_report(disk, directory, "verify", SystemClock().wall_ms(), found)
+    as_dict = _as_json(report, problems)
+    keep_report(disk, directory, "verify", SystemClock().wall_ms(), as_dict)
     if as_json:
-        say_json(found)
+        say_json(as_dict)
     else:
         _say_report(report, directory, problems)
     if problems:
@@ -77,7 +77,7 @@ def _refuse_other_places(disk: PosixDisk, directory: PurePath) -> None:
 
 
 def _findings(report: DirectoryReport) -> list[dict[str, Any]]:
-    found = [
+    rows = [
         {
             "path": str(finding.path),
             "offset": finding.offset,
@@ -86,7 +86,7 @@ def _findings(report: DirectoryReport) -> list[dict[str, Any]]:
         }
         for finding in report.wal.findings
     ]
-    return found + [
+    return rows + [
         {"path": str(f.path), "offset": f.offset, "what": f.what, "bad": f.bad}
         for f in report.faults
     ]
@@ -110,11 +110,11 @@ def _as_json(report: DirectoryReport, problems: int) -> dict[str, Any]:
 
 def _say_report(report: DirectoryReport, directory: PurePath, problems: int) -> None:
     rows = []
-    for found in _findings(report):
-        path = PurePath(found["path"])
+    for finding in _findings(report):
+        path = PurePath(finding["path"])
         shown = path.relative_to(directory) if path.is_relative_to(directory) else path
-        offset = "" if found["offset"] is None else str(found["offset"])
-        rows.append(["BAD" if found["bad"] else "note", str(shown), offset, found["what"]])
+        offset = "" if finding["offset"] is None else str(finding["offset"])
+        rows.append(["BAD" if finding["bad"] else "note", str(shown), offset, finding["what"]])
     rows += [["unchecked", str(f.path), "", f.what] for f in report.unchecked]
     if rows:
         say_table(["", "file", "offset", "what"], rows, "offset")

@@ -9,6 +9,15 @@ from typing import Annotated, Any
 
 import typer
 
+from headwater.cli.frame_regions import (
+    NumberedFrame,
+    Region,
+    frames_between,
+    read_regions,
+    shown_value,
+    type_name,
+)
+from headwater.cli.log_directory import DirectoryArgument, JsonOption, find_log
 from headwater.cli.output import (
     complain,
     on_terminal,
@@ -20,16 +29,7 @@ from headwater.cli.output import (
     terminal_width,
     when,
 )
-from headwater.cli.place import DirectoryArgument, JsonOption, find_log
 from headwater.cli.progress import reading
-from headwater.cli.walk import (
-    NumberedFrame,
-    Stretch,
-    frames_between,
-    shown_value,
-    type_name,
-    walk_file,
-)
 from headwater.core.errors import FormatError, StorageError
 from headwater.disk import PosixDisk
 from headwater.format.bodies import body_fields
@@ -38,7 +38,7 @@ from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.report import WalReport
 from headwater.recovery.survey import ShardSurvey, read_log_file
 
-Found = tuple[PurePath, NumberedFrame | Stretch]
+FrameOrRegion = tuple[PurePath, NumberedFrame | Region]
 
 _COLUMNS = "{:>10}  {:>9}  {:<15}  {:>6}  {:>8}  {:<24}  {:<12}  {:<12}  {:>8}  {}"
 _HEADINGS = _COLUMNS.format(
@@ -70,41 +70,43 @@ def dump(
     with whole payloads ("data", or "data_base64" where it is not UTF-8). Damaged stretches are
     shown in their place and make the exit code 5. Changes nothing, takes no lock.
     """
-    place = find_log(PosixDisk(), directory)
-    with reading(place.wal, "Reading the log") as disk:
-        report = inspect_until_stable(disk, place.wal)
-    printer = _Printer(place.wal, as_json)
+    log = find_log(PosixDisk(), directory)
+    with reading(log.wal, "Reading the log") as disk:
+        report = inspect_until_stable(disk, log.wal)
+    printer = _Printer(log.wal, as_json)
     shown = 0
-    for path, found in _everything(PosixDisk(), report, from_frame):
+    for path, item in _everything(PosixDisk(), report, from_frame):
         if limit is not None and shown >= limit:
             break
-        printer.show(path, found)
-        shown += isinstance(found, NumberedFrame)
+        printer.show(path, item)
+        shown += isinstance(item, NumberedFrame)
     if report.refusals:
         complain(
-            f"{place.wal} is not sound; what could be read is shown, "
+            f"{log.wal} is not sound; what could be read is shown, "
             f"`headwater wal verify {directory}` lists what is wrong"
         )
         raise typer.Exit(StorageError.exit_code)
 
 
-def _everything(disk: PosixDisk, report: WalReport, from_frame: int) -> Iterator[Found]:
+def _everything(disk: PosixDisk, report: WalReport, from_frame: int) -> Iterator[FrameOrRegion]:
     for shard in report.shards:
         yield from _of_shard(disk, shard, from_frame)
 
 
-def _of_shard(disk: PosixDisk, shard: ShardSurvey, from_frame: int) -> Iterator[Found]:
+def _of_shard(disk: PosixDisk, shard: ShardSurvey, from_frame: int) -> Iterator[FrameOrRegion]:
     following = [scan.number for scan in shard.files[1:]]
     for index, scan in enumerate(shard.files):
         if index < len(following) and following[index] <= from_frame:
             continue  # all of it lies before
         buffer = read_log_file(disk, scan.path)
-        walked = walk_file(buffer, scan.path, scan.number, shard.repairs.of_file(scan.number))
-        for stretch in walked.stretches:
-            if stretch.problem is not None:
-                yield scan.path, stretch
+        file_regions = read_regions(
+            buffer, scan.path, scan.number, shard.repairs.of_file(scan.number)
+        )
+        for region in file_regions.regions:
+            if region.problem is not None:
+                yield scan.path, region
                 continue
-            for frame in frames_between(buffer, stretch, from_frame):
+            for frame in frames_between(buffer, region, from_frame):
                 yield scan.path, frame
 
 
@@ -117,32 +119,32 @@ class _Printer:
         self._width = terminal_width() if on_terminal() else None
         self._path: PurePath | None = None
 
-    def show(self, path: PurePath, found: NumberedFrame | Stretch) -> None:
+    def show(self, path: PurePath, item: NumberedFrame | Region) -> None:
         if self._as_json:
-            say_json({"file": str(path), **as_json_object(found)})
+            say_json({"file": str(path), **as_json_object(item)})
             return
         name = shown_path(path.relative_to(self._wal_directory))
         if self._width is None:
             if self._path is None:
                 say(f"{'file':<{len(name)}}  {_HEADINGS}")
-            say(f"{name}  {_line(found)}")
+            say(f"{name}  {_line(item)}")
         else:
             if path != self._path:
                 say(name)
                 say(_NARROW_HEADINGS[: self._width])
-            say(_narrow_line(found)[: self._width])
+            say(_narrow_line(item)[: self._width])
         self._path = path
 
 
-def _line(found: NumberedFrame | Stretch) -> str:
-    if isinstance(found, Stretch):
-        size = found.end - found.start
-        what = f"{size:,} bytes up to {found.end}: {found.problem}"
-        return f"{found.start:>10}  {'-':>9}  {'(unreadable)':<15}  {printable(what)}"
-    frame = found.frame
+def _line(item: NumberedFrame | Region) -> str:
+    if isinstance(item, Region):
+        size = item.end - item.start
+        what = f"{size:,} bytes up to {item.end}: {item.problem}"
+        return f"{item.start:>10}  {'-':>9}  {'(unreadable)':<15}  {printable(what)}"
+    frame = item.frame
     return _COLUMNS.format(
         frame.offset,
-        found.number,
+        item.number,
         type_name(frame.type),
         frame.topic_id,
         frame.seq,
@@ -150,30 +152,30 @@ def _line(found: NumberedFrame | Stretch) -> str:
         preview(frame.node, 24),
         preview(frame.tag, 24),
         len(frame.data),
-        told(frame),
+        summary(frame),
     ).rstrip()
 
 
-def _narrow_line(found: NumberedFrame | Stretch) -> str:
-    if isinstance(found, Stretch):
-        return _line(found)
-    frame = found.frame
+def _narrow_line(item: NumberedFrame | Region) -> str:
+    if isinstance(item, Region):
+        return _line(item)
+    frame = item.frame
     labels = [f"@{preview(frame.node, 16)}"] if frame.node else []
     labels += [f"#{preview(frame.tag, 16)}"] if frame.tag else []
     time = when(frame.ts)
     return _NARROW.format(
         frame.offset,
-        found.number,
+        item.number,
         type_name(frame.type),
         frame.topic_id,
         frame.seq,
         time[11:23] if time.endswith("Z") else time[:12],
         len(frame.data),
-        " ".join([*labels, told(frame)]),
+        " ".join([*labels, summary(frame)]),
     )
 
 
-def told(frame: Frame) -> str:
+def summary(frame: Frame) -> str:
     """A frame's data in a few words."""
     fields = body_fields(frame)
     if fields is None:
@@ -187,19 +189,19 @@ def told(frame: Frame) -> str:
     return ", ".join(f"{name} {value}" for name, value in fields.items())
 
 
-def as_json_object(found: NumberedFrame | Stretch) -> dict[str, Any]:
-    if isinstance(found, Stretch):
+def as_json_object(item: NumberedFrame | Region) -> dict[str, Any]:
+    if isinstance(item, Region):
         return {
-            "offset": found.start,
-            "end": found.end,
+            "offset": item.start,
+            "end": item.end,
             "type": "unreadable",
-            "reason": found.problem,
+            "reason": item.problem,
         }
-    frame = found.frame
+    frame = item.frame
     shown: dict[str, Any] = {
         "offset": frame.offset,
         "bytes": frame.size,
-        "frame": found.number,
+        "frame": item.number,
         "type": type_name(frame.type),
         "flags": [flag.name.lower() for flag in FrameFlag if flag.name and frame.flags & flag],
         "topic_id": frame.topic_id,

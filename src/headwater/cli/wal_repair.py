@@ -1,4 +1,4 @@
-"""`headwater repair`: show what can be saved, in every store; do it when told to."""
+"""`headwater repair`: show what can be saved in every store; do it with --apply."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 import typer
 
+from headwater.cli.log_directory import DirectoryArgument, JsonOption, LogDirectory, find_log
 from headwater.cli.output import complain, printable, say, say_json, shown_path
-from headwater.cli.place import DirectoryArgument, JsonOption, Place, find_log
 from headwater.cli.progress import reading
-from headwater.cli.wal_verify import finding_line, report_as_json, shown_place
+from headwater.cli.wal_verify import finding_line, report_as_json, shown_directory
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.finding import Finding
@@ -38,50 +38,50 @@ def repair(
     to quarantine first; files that are not ours are moved there. With --apply the data directory
     must not be in use. Given its wal/ directory, only the topics' log is repaired.
     """
-    place = find_log(PosixDisk(), directory)
-    with reading(place.wal, "Reading") as disk:
-        plans = _plan(disk, place)
+    log = find_log(PosixDisk(), directory)
+    with reading(log.wal, "Reading") as disk:
+        plans = _plan(disk, log)
     if not (plans and apply):
-        _show(plans, place, as_json, f"{directory}")
+        _show(plans, log, as_json, f"{directory}")
         return
-    if place.data is None:
+    if log.data is None:
         raise RequestError(
-            f"{place.wal} is not inside a data directory, so it cannot be locked; "
+            f"{log.wal} is not inside a data directory, so it cannot be locked; "
             "name it wal/ and put it into a directory of its own, then repair that"
         )
     disk = PosixDisk()
-    lock = claim_directory(disk, place.data)
+    lock = claim_directory(disk, log.data)
     try:
-        plans = _plan_now(disk, place)  # again: nobody can change anything from here on
+        plans = _plan_now(disk, log)  # again: under the lock no other process changes anything
         if not as_json:
             _say_plans(plans)
         _carry_out(disk, plans)
-        report = inspect_wal(disk, place.wal)
+        report = inspect_wal(disk, log.wal)
         beside = [
             finding
             for store in BESIDE_TOPICS
-            if place.is_whole
-            for finding in store.findings(disk, place.data)
+            if log.is_whole
+            for finding in store.findings(disk, log.data)
         ]
     finally:
         lock.release()
-    _show_result(report, beside, plans, place, as_json)
+    _show_result(report, beside, plans, log, as_json)
 
 
-def _plan(disk: Disk, place: Place) -> Plans:
-    """Looking comes first: on a log in use, what a single look dislikes may be a writer at work."""
-    if not place.is_whole:
-        report = inspect_until_stable(disk, place.wal)
-        return list(plan_repairs(disk, place.wal)) if report.refusals else []
-    assert place.data is not None
-    return [plan for store in EVERY_STORE for plan in store.agreed_plans(disk, place.data)]
+def _plan(disk: Disk, log: LogDirectory) -> Plans:
+    """Scans first: on a log in use, damage that a single scan reports may be a writer at work."""
+    if not log.is_whole:
+        report = inspect_until_stable(disk, log.wal)
+        return list(plan_repairs(disk, log.wal)) if report.refusals else []
+    assert log.data is not None
+    return [plan for store in EVERY_STORE for plan in store.agreed_plans(disk, log.data)]
 
 
-def _plan_now(disk: Disk, place: Place) -> Plans:
-    if not place.is_whole:
-        return list(plan_repairs(disk, place.wal))
-    assert place.data is not None
-    return [plan for store in EVERY_STORE for plan in store.plans(disk, place.data)]
+def _plan_now(disk: Disk, log: LogDirectory) -> Plans:
+    if not log.is_whole:
+        return list(plan_repairs(disk, log.wal))
+    assert log.data is not None
+    return [plan for store in EVERY_STORE for plan in store.plans(disk, log.data)]
 
 
 def _carry_out(disk: Disk, plans: Plans) -> None:
@@ -92,12 +92,12 @@ def _carry_out(disk: Disk, plans: Plans) -> None:
             raise access_error(plan.directory, error) from error
 
 
-def _show(plans: Plans, place: Place, as_json: bool, typed: str) -> None:
+def _show(plans: Plans, log: LogDirectory, as_json: bool, typed: str) -> None:
     if as_json:
         say_json({"applied": False, "plans": [_plan_as_json(plan) for plan in plans]})
         return
     if not plans:
-        say(f"{shown_path(shown_place(place))}: nothing to repair")
+        say(f"{shown_path(shown_directory(log))}: nothing to repair")
         return
     _say_plans(plans)
     say("Nothing was changed. To carry this out, stop Headwater and run:")
@@ -123,7 +123,7 @@ def _step_line(step: RepairStep, plan: RepairPlan) -> str:
 
 
 def _show_result(
-    report: WalReport, beside: list[Finding], plans: Plans, place: Place, as_json: bool
+    report: WalReport, beside: list[Finding], plans: Plans, log: LogDirectory, as_json: bool
 ) -> None:
     refusals = [*report.refusals, *(each for each in beside if each.action.refuses)]
     if as_json:
@@ -135,7 +135,7 @@ def _show_result(
         for finding in [*report.findings, *beside]:
             say(finding_line(finding))
         if not refusals:
-            where = shown_path(shown_place(place))
+            where = shown_path(shown_directory(log))
             say(f"repaired: {where}: {report.groups:,} groups of the topics' log can be read")
     if refusals:
         complain(f"still not sound: {refusals[0].as_error()}")

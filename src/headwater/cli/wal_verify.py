@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from headwater.cli.log_directory import DirectoryArgument, JsonOption, LogDirectory, find_log
 from headwater.cli.output import complain, printable, say, say_json, say_table, shown_path
-from headwater.cli.place import DirectoryArgument, JsonOption, Place, find_log
 from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
@@ -37,27 +37,27 @@ def verify(
     Headwater would refuse to start from this log. An unfinished write at the end is no damage: the
     next start cuts it off.
     """
-    place = find_log(PosixDisk(), directory)
-    with reading(place.wal, "Reading the log") as disk:
-        report = inspect_until_stable(disk, place.wal, deep=deep)
-        report.findings += further_damage(disk, place.wal, report)
-        if place.is_whole and place.data is not None:
+    log = find_log(PosixDisk(), directory)
+    with reading(log.wal, "Reading the log") as disk:
+        report = inspect_until_stable(disk, log.wal, deep=deep)
+        report.findings += further_damage(disk, log.wal, report)
+        if log.is_whole and log.data is not None:
             for store in BESIDE_TOPICS:
-                report.findings += store.findings(disk, place.data)
+                report.findings += store.findings(disk, log.data)
     if as_json:
         say_json(report_as_json(report))
     else:
-        say_report(report, place.wal)
+        say_report(report, log.wal)
     refusals = report.refusals
     if refusals:
         problems = _count(len(refusals), "problem")
-        complain(f"{problems} in {shown_place(place)}; {_advice(report, directory)}")
+        complain(f"{problems} in {shown_directory(log)}; {_advice(report, directory)}")
         raise typer.Exit(StorageError.exit_code)
 
 
-def shown_place(place: Place) -> PurePath:
-    """What was looked at: the whole directory, or the topics' log alone."""
-    return place.data if place.is_whole and place.data is not None else place.wal
+def shown_directory(log: LogDirectory) -> PurePath:
+    """What was scanned: the whole directory, or the topics' log alone."""
+    return log.data if log.is_whole and log.data is not None else log.wal
 
 
 def _advice(report: WalReport, directory: PurePath) -> str:
@@ -68,8 +68,7 @@ def _advice(report: WalReport, directory: PurePath) -> str:
 
 
 def further_damage(disk: Disk, wal_directory: PurePath, report: WalReport) -> list[Finding]:
-    """A look stops at the first damage in a file. What lies behind it shows as one plans to
-    read on."""
+    """A scan stops at the first damage in a file. A repair plan shows the damage behind it."""
     if not any(finding.action is Action.REFUSE_DAMAGED for finding in report.findings):
         return []
     known = {(finding.path, finding.offset) for finding in report.findings}
@@ -110,8 +109,8 @@ def say_report(report: WalReport, wal_directory: PurePath) -> None:
         (report.frames, "frame"),
     )
     state = "NOT SOUND" if report.refusals else "ok"
-    told = ", ".join(_count(number, what) for number, what in counts) if rows else "empty"
-    say(f"{state}: {shown_path(wal_directory)}: {told}")
+    totals = ", ".join(_count(number, what) for number, what in counts) if rows else "empty"
+    say(f"{state}: {shown_path(wal_directory)}: {totals}")
 
 
 def finding_line(finding: Finding) -> str:
@@ -123,7 +122,7 @@ def finding_line(finding: Finding) -> str:
 
 
 def state_of(scan: FileScan, report: WalReport) -> str:
-    """A bad end that the second look did not confirm is a writer at work."""
+    """A bad end that the second scan did not confirm is a writer at work."""
     verdict: str = scan.verdict.value
     if scan.verdict in (FileVerdict.CLEAN, FileVerdict.EMPTY):
         return verdict
@@ -132,11 +131,11 @@ def state_of(scan: FileScan, report: WalReport) -> str:
 
 
 def report_as_json(report: WalReport) -> dict[str, Any]:
-    found = report.as_dict()
+    as_json = report.as_dict()
     scans = [scan for shard in report.shards for scan in shard.files]
-    for entry, scan in zip(found["files"], scans, strict=True):
+    for entry, scan in zip(as_json["files"], scans, strict=True):
         entry["verdict"] = state_of(scan, report)
-    return found
+    return as_json
 
 
 def _count(number: int, what: str) -> str:

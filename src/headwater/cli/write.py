@@ -12,8 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, printable, say, say_json
-from headwater.cli.place import JsonOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
 from headwater.client.blocking import Client
@@ -23,7 +23,7 @@ from headwater.core.limits import BATCH_RECORDS_MAX
 from headwater.core.units import KIB, MIB, US_PER_S
 
 BATCH_BYTES_MAX = 4 * MIB
-PIECE_BYTES = 256 * KIB
+CHUNK_BYTES = 256 * KIB
 Line = tuple[str, bytes]
 """Where it stands, for messages, and what it says."""
 
@@ -60,30 +60,30 @@ def write(
     if records and file is not None:
         raise RequestError("give records or --file, not both")
     if records:
-        pieces: Iterable[list[Line]] = [
+        batches: Iterable[list[Line]] = [
             [(f"record {number}", record.encode()) for number, record in enumerate(records, 1)]
         ]
     else:
-        pieces = read_lines(_input(file))
+        batches = read_lines(_input(file))
     with connect(url, context, token) as client:
-        writing = Writing(client, topic, batch, tag, node, SystemClock(), as_text=text)
+        writer = BatchWriter(client, topic, batch, tag, node, SystemClock(), as_text=text)
         try:
-            with _progress(writing):
-                for piece in pieces:
-                    writing.take(piece)
+            with _progress(writer):
+                for lines in batches:
+                    writer.take(lines)
         except HeadwaterError:
-            if writing.count:
-                complain(f"{writing.told()} before this:")
+            if writer.count:
+                complain(f"{writer.summary()} before this:")
             raise
     if as_json:
-        say_json(writing.as_json())
-    elif writing.count:
-        say(writing.told())
+        say_json(writer.as_json())
+    elif writer.count:
+        say(writer.summary())
     else:
         say("nothing to write: the input was empty")
 
 
-class Writing:
+class BatchWriter:
     """Lines in, batches out, counting."""
 
     def __init__(
@@ -150,7 +150,7 @@ class Writing:
     def seconds(self) -> float:
         return (self._clock.monotonic_us() - self._started_us) / US_PER_S
 
-    def told(self) -> str:
+    def summary(self) -> str:
         records = "1 record" if self.count == 1 else f"{self.count:,} records"
         seqs = f"seq {self.first_seq}"
         if self.last_seq != self.first_seq:
@@ -174,7 +174,7 @@ class Writing:
 
 
 def _quietly() -> None:
-    """Nobody watches."""
+    """The default of `on_sent`: does nothing."""
 
 
 def _input(file: BinaryIO | None) -> BinaryIO:
@@ -191,9 +191,9 @@ def read_lines(source: BinaryIO) -> Iterator[list[Line]]:
     rest = b""
     number = 0
     while True:
-        piece = read(PIECE_BYTES)
-        *whole, rest = (rest + piece).split(b"\n")
-        if not piece:
+        chunk = read(CHUNK_BYTES)
+        *whole, rest = (rest + chunk).split(b"\n")
+        if not chunk:
             whole, rest = [rest], b""
         lines = []
         for line in whole:
@@ -202,17 +202,17 @@ def read_lines(source: BinaryIO) -> Iterator[list[Line]]:
                 lines.append((f"line {number}", line.strip(b"\r")))
         if lines:
             yield lines
-        if not piece:
+        if not chunk:
             return
 
 
 @contextmanager
-def _progress(writing: Writing) -> Iterator[None]:
+def _progress(writer: BatchWriter) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
     columns = (SpinnerColumn(), TextColumn("{task.completed:,} records"), TimeElapsedColumn())
     with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bar:
         task = bar.add_task("Writing", total=None)
-        writing.on_sent = lambda: bar.update(task, completed=writing.count)
+        writer.on_sent = lambda: bar.update(task, completed=writer.count)
         yield

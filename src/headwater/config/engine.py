@@ -19,7 +19,7 @@ class EngineSettings:
     cold_url: str | None = None
     """A directory, or s3://bucket/prefix; None keeps every segment hot."""
     checkpoint_interval_ms: int = 1_000
-    """How often the keeper looks for something to do."""
+    """How often the maintenance thread checks for work."""
     checkpoint_tail_bytes: int = 4 * MIB
     """A topic with this much that is only in the log is checkpointed at the next look."""
     tail_bytes_max: int = 512 * MIB
@@ -32,7 +32,7 @@ class EngineSettings:
     """A start that replayed more of the log ends with a checkpoint and a snapshot, so that starts
     do not take longer and longer in a crash loop."""
     sweep_interval_ms: int = 1_000
-    """How often topics with an age limit are looked at when nobody reads them."""
+    """How often topics with an age limit are checked when no client reads them."""
     topics_max: int = 100_000
     routers_max: int = ROUTERS_MAX
     total_bytes_max: int = 0
@@ -40,4 +40,4 @@ class EngineSettings:
     verify_reads: bool = True
     reader_threads: int = 4
     refresh_interval_ms: int = 50
-    """A read-only database that waits for records looks at the files this often."""
+    """A read-only database that waits for records checks the files this often."""

@@ -28,12 +28,12 @@ class KafkaSettings:
     """A checkpoint is written when so much was written since the last one."""
     synced_event_bytes: int = 1 * MIB
     """When so much was synced since the last one, the next group says how far the log is synced:
-    damage before that is told from an unfinished write."""
+    damage before that is distinguished from an unfinished write."""
     synced_event_interval_ms: int = 1_000
     """And when so much time went by, if anything was synced since."""
     keeper_interval_ms: int = 1_000
     retention_interval_ms: int = 10_000
-    """How often topics with limits are looked at."""
+    """How often the maintenance thread checks topics with limits."""
     rewrite_dead_ratio: float = 0.5
     """A segment is rewritten when more than this share of its bytes is dead; 1 never does."""
     seal_dead_bytes: int = 16 * MIB

@@ -30,7 +30,7 @@ class NotThatError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Key:
     name: str
-    place: str
+    path: str
     """section.field; several, joined by a comma, are filled alike."""
     read: Callable[[object], Any]
     meaning: str
@@ -89,10 +89,10 @@ def yes_or_no(given: object) -> bool:
     if isinstance(given, bool):
         return given
     words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-    found = words.get(str(given).strip().lower())
-    if found is None:
+    value = words.get(str(given).strip().lower())
+    if value is None:
         raise NotThatError("true or false")
-    return found
+    return value
 
 
 def text(given: object) -> str:
@@ -179,7 +179,7 @@ KEYS: Final[tuple[Key, ...]] = (
         "kafka_advertised",
         "server.kafka_advertised",
         host_and_port,
-        "host:port Kafka clients are told to use, if not where they came in",
+        "host:port that Kafka's answers name; otherwise the address a client connected to",
     ),
     Key(
         "kafka_users",
@@ -192,13 +192,13 @@ KEYS: Final[tuple[Key, ...]] = (
         "kafka_auto_create_topics",
         "server.kafka_auto_create_topics",
         yes_or_no,
-        "make Kafka topics that clients ask for",
+        "create Kafka topics when clients request them",
     ),
     Key(
         "kafka_default_partitions",
         "server.kafka_default_partitions",
         whole(1, 10_000),
-        "partitions of a Kafka topic, unless told otherwise",
+        "partitions of a Kafka topic when its creator names no number",
     ),
     Key("data_dir", "top.data_dir", text, "the data directory"),
     Key("log_json", "top.log_json", yes_or_no, "log one JSON object a line"),
@@ -206,7 +206,7 @@ KEYS: Final[tuple[Key, ...]] = (
         "log_level",
         "top.log_level",
         one_of("debug", "info", "warning", "error"),
-        "the least important thing that is logged",
+        "the lowest level that is logged",
     ),
     Key(
         "api_keys",
@@ -219,43 +219,75 @@ KEYS: Final[tuple[Key, ...]] = (
         "allow_insecure_no_auth",
         "server.allow_insecure_no_auth",
         yes_or_no,
-        "listen publicly although anybody may then do everything",
+        "listen publicly without keys: every client may then do everything",
     ),
     Key(
         "allowed_hosts",
         "server.allowed_hosts",
         names,
-        "names under which browsers may use a server without keys",
+        "host names by which browsers may use a server without keys",
     ),
     Key(
         "allowed_origins",
         "server.allowed_origins",
         names,
-        "scheme://host[:port] of other sites whose pages may",
+        "scheme://host[:port] of other sites whose pages may use it",
     ),
     Key("tls_certificate", "server.tls_certificate", text, "file with the certificate chain"),
     Key("tls_key", "server.tls_key", text, "file with its key"),
-    Key("wal_shards", "wal.shards", whole(1, 256), "independent logs; one per core, 8 at most"),
-    Key("wal_file_bytes", "wal.file_bytes", whole(65_536, 4 * GIB), "length of a log file"),
-    Key("cold_dir", "engine.cold_url", text, "directory for sealed segments that grew cold"),
-    Key("cold_url", "engine.cold_url", text, "the same in an object store, s3://bucket/prefix"),
-    Key("segment_max_events", "segments.segment_max_events", COUNT, "records of a segment"),
+    Key(
+        "wal_shards", "wal.shards", whole(1, 256), "write-ahead log shards; one per core, 8 at most"
+    ),
+    Key(
+        "wal_file_bytes",
+        "wal.file_bytes",
+        whole(65_536, 4 * GIB),
+        "size of a file of the write-ahead log",
+    ),
+    Key("cold_dir", "engine.cold_url", text, "directory of the cold tier, for sealed segments"),
+    Key("cold_url", "engine.cold_url", text, "object store of the cold tier, s3://bucket/prefix"),
+    Key(
+        "segment_max_events",
+        "segments.segment_max_events",
+        COUNT,
+        "records of a segment before it is sealed",
+    ),
     Key(
         "segment_max_bytes",
         "segments.segment_max_bytes",
         whole(1, 2 * GIB),
-        "bytes of a segment",
+        "bytes of a segment before it is sealed",
     ),
-    Key("segment_max_age_ms", "segments.segment_max_age_ms", AMOUNT, "age of a segment; 0 = any"),
-    Key("hot_retain_segments", "segments.hot_retain_segments", AMOUNT, "newest ones kept hot"),
-    Key("hot_retain_bytes", "segments.hot_retain_bytes", AMOUNT, "bytes kept hot; 0 = any"),
-    Key("rewrite_dead_ratio", "segments.rewrite_dead_ratio", share, "dead share to rewrite at"),
+    Key(
+        "segment_max_age_ms",
+        "segments.segment_max_age_ms",
+        AMOUNT,
+        "age at which a segment is sealed; 0 = any",
+    ),
+    Key(
+        "hot_retain_segments",
+        "segments.hot_retain_segments",
+        AMOUNT,
+        "newest segments kept out of the cold tier",
+    ),
+    Key(
+        "hot_retain_bytes",
+        "segments.hot_retain_bytes",
+        AMOUNT,
+        "bytes kept out of the cold tier; 0 = any",
+    ),
+    Key(
+        "rewrite_dead_ratio",
+        "segments.rewrite_dead_ratio",
+        share,
+        "share of deleted bytes at which a segment is rewritten",
+    ),
     Key("cache_bytes", "engine.cache_bytes", AMOUNT, "newest payloads kept in memory"),
     Key(
         "tail_bytes_max",
         "engine.tail_bytes_max",
         COUNT,
-        "bytes only in the log; beyond, writes are refused",
+        "bytes only in the write-ahead log; beyond it the server refuses writes",
     ),
     Key(
         "replay_frames_max",
@@ -275,7 +307,7 @@ KEYS: Final[tuple[Key, ...]] = (
         "limit_reserved_share",
         "limits.reserved_share",
         share,
-        "part of sessions, streams and connections kept in equal parts for each key",
+        "share of sessions, streams and connections reserved in equal parts for each key",
     ),
     Key("limit_body_bytes", "limits.body_bytes", COUNT, "bytes of a request's body"),
     Key(
@@ -296,10 +328,17 @@ KEYS: Final[tuple[Key, ...]] = (
     ),
     Key("limit_header_bytes", "limits.header_bytes", whole(1024), "bytes of a request's headers"),
     Key("limit_connections", "limits.connections", COUNT, "open connections"),
-    Key("deadline_headers_s", "deadlines.headers_s", seconds, "for the headers of a request"),
-    Key("deadline_body_s", "deadlines.body_s", seconds, "for its body"),
-    Key("deadline_idle_s", "deadlines.idle_s", seconds, "between two requests"),
-    Key("deadline_drain_s", "deadlines.drain_s", seconds, "to finish what is under way at the end"),
+    Key("deadline_headers_s", "deadlines.headers_s", seconds, "time for the headers of a request"),
+    Key("deadline_body_s", "deadlines.body_s", seconds, "time for the body of a request"),
+    Key(
+        "deadline_idle_s", "deadlines.idle_s", seconds, "time between two requests of a connection"
+    ),
+    Key(
+        "deadline_drain_s",
+        "deadlines.drain_s",
+        seconds,
+        "time to finish requests when the server stops",
+    ),
     Key(
         "machine_fsync_policy",
         "machines.fsync_policy",
@@ -310,16 +349,23 @@ KEYS: Final[tuple[Key, ...]] = (
         "machine_segment_bytes",
         "machines.wal_segment_bytes",
         whole(65_536, 4 * GIB),
-        "length of a file of the machines' log",
+        "size of a file of the machines' log",
     ),
     Key(
         "machine_entry_header_checksum",
         "machines.entry_header_checksum",
         yes_or_no,
-        "behind each entry of the machines' log",
+        "write a header checksum behind each entry of the machines' log",
     ),
-    Key("machine_versions_max", "machines.versions_max", AMOUNT, "of one machine; 0 = any"),
-    Key("machine_ids_reused", "machines.ids_may_be_reused", yes_or_no, "ids of deleted instances"),
+    Key(
+        "machine_versions_max", "machines.versions_max", AMOUNT, "versions of one machine; 0 = any"
+    ),
+    Key(
+        "machine_ids_reused",
+        "machines.ids_may_be_reused",
+        yes_or_no,
+        "allow ids of deleted instances again",
+    ),
     Key(
         "machine_transitions_topic",
         "machines.transitions_topic",
@@ -336,47 +382,73 @@ KEYS: Final[tuple[Key, ...]] = (
         "machine_idempotency_bytes_max",
         "machines.idempotency_bytes_max",
         whole(MIB),
-        "memory for them; beyond it the oldest are forgotten",
+        "memory for these keys; beyond it the oldest are forgotten",
     ),
     Key(
         "machine_history_max",
         "history.transitions_max",
         AMOUNT,
-        "entries of an instance that outlive the log; 0 = none",
+        "history entries of an instance kept beyond the log; 0 = none",
     ),
     Key(
         "machine_history_age_ms",
         "history.age_ms",
         AMOUNT,
-        "none of them older than this; 0 = any age",
+        "age of history entries; 0 = any age",
     ),
-    Key("machine_history_bytes", "history.bytes_max", AMOUNT, "disk for all of them"),
+    Key("machine_history_bytes", "history.bytes_max", AMOUNT, "bytes of all history entries"),
     Key(
         "machine_instance_snapshots_max",
         "machines.instance_snapshots_max",
         AMOUNT,
-        "files of single instances that are kept; 0 = any",
+        "snapshots of single instances that are kept; 0 = any",
     ),
     Key(
         "machine_instance_snapshots_age_ms",
         "machines.instance_snapshots_age_ms",
         AMOUNT,
-        "how long they are kept; 0 = for ever",
+        "how long these snapshots are kept; 0 = for ever",
     ),
-    Key("machine_allow_flush_all", "machines.allow_flush_all", yes_or_no, "FLUSH_ALL over RCPX"),
+    Key(
+        "machine_allow_flush_all",
+        "machines.allow_flush_all",
+        yes_or_no,
+        "allow FLUSH_ALL over RCPX",
+    ),
     Key("compaction_enabled", "compaction.enabled", yes_or_no, "compact the machines' log"),
-    Key("compaction_events", "compaction.events_threshold", COUNT, "after so many entries"),
-    Key("compaction_bytes", "compaction.size_threshold_bytes", COUNT, "or so much log"),
-    Key("compaction_interval_ms", "compaction.min_interval_ms", COUNT, "at most so often"),
+    Key("compaction_events", "compaction.events_threshold", COUNT, "compact after so many entries"),
+    Key(
+        "compaction_bytes",
+        "compaction.size_threshold_bytes",
+        COUNT,
+        "compact after so many bytes of log",
+    ),
+    Key(
+        "compaction_interval_ms",
+        "compaction.min_interval_ms",
+        COUNT,
+        "time between two compactions",
+    ),
     Key(
         "webhooks",
         "server.webhooks",
         secrets_list,
-        "[machine=]URL, several: told of every transition",
+        "[machine=]URL, several: the server posts every transition there",
         secret=True,
     ),
-    Key("webhook_secret", "server.webhook_secret", text, "signs what they are told", secret=True),
-    Key("session_ttl_ms", "server.session_ttl_ms", whole(1_000), "how long a watch is kept"),
+    Key(
+        "webhook_secret",
+        "server.webhook_secret",
+        text,
+        "key of the signatures of webhook posts",
+        secret=True,
+    ),
+    Key(
+        "session_ttl_ms",
+        "server.session_ttl_ms",
+        whole(1_000),
+        "how long a watch session is kept without a reader",
+    ),
 )
 
 KEY_OF: Final = {key.name: key for key in KEYS}

@@ -37,7 +37,7 @@ _SECRET_QUERY: Final = re.compile(r"((?:secret|token|password)[^=&]*=)[^&]*", re
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """A value, and where it was found."""
+    """A value, and the source it came from."""
 
     key: Key
     value: Any
@@ -83,20 +83,20 @@ def load_settings(
     named there; without it the environment may name one."""
     mistakes: list[str] = []
     config = config or environment.get(ENVIRONMENT_PREFIX + "CONFIG") or None
-    found: dict[str, Given] = {}
+    merged: dict[str, Given] = {}
     for source in (
         _from_file(config, read_file, mistakes) if config else [],
         _from_environment(environment, read_file, mistakes),
         _from_flags(flags, mistakes),
     ):
-        _add(found, list(source), mistakes)
+        _add(merged, list(source), mistakes)
     if mistakes:
         raise SettingsError(mistakes)
-    return _settled(found)
+    return _settings_of(merged)
 
 
 def shown(key: Key, value: Any) -> str:
-    """A value as it may be seen by anybody."""
+    """A value as logs and pages may show it."""
     if key.secret:
         count = len(value) if isinstance(value, (tuple, list)) else 1
         return f"{count} key{'' if count == 1 else 's'}, not shown"
@@ -173,7 +173,7 @@ def _read(
             value = read_file(where)
         read = key.read(value)
         if read == () and isinstance(value, str):
-            # Who names a file of keys wants some: an empty one must not open every door.
+            # A file of keys that is empty must not mean a server without keys.
             raise RequestError(f"there is nothing in {where}; put one a line there, or unset it")
         return Given(key, read, _shown_source(source, spelled), spelled)
     except NotThatError as error:
@@ -205,27 +205,27 @@ def _shortened(value: object) -> str:
 # -- putting them together
 
 
-def _add(found: dict[str, Given], source: list[Given], mistakes: list[str]) -> None:
+def _add(merged: dict[str, Given], source: list[Given], mistakes: list[str]) -> None:
     """A later source wins. Within one, two names of one thing are a mistake."""
     here: dict[str, Given] = {}
     for given in source:
-        twin = here.get(given.key.place)
+        twin = here.get(given.key.path)
         if twin is not None:
             mistakes.append(
                 f"{given.source}: {twin.spelled} and {given.spelled} mean the same thing; give one"
             )
-        here[given.key.place] = given
-    found |= here
+        here[given.key.path] = given
+    merged |= here
 
 
-def _settled(found: Mapping[str, Given]) -> Settings:
+def _settings_of(merged: Mapping[str, Given]) -> Settings:
     defaults = _sections(Settings())
     wanted: dict[str, dict[str, Any]] = {section: {} for section in defaults}
     changed: list[Given] = []
-    for given in found.values():
+    for given in merged.values():
         is_default = True
-        for place in given.key.place.split(","):
-            section, _, name = place.partition(".")
+        for path in given.key.path.split(","):
+            section, _, name = path.partition(".")
             wanted[section][name] = given.value
             is_default = is_default and getattr(defaults[section], name) == given.value
         if not is_default:
@@ -263,8 +263,8 @@ def _sections(settings: Settings) -> dict[str, Any]:
 
 
 def default_of(key: Key) -> Any:
-    """What holds when nobody says anything."""
-    section, _, name = key.place.partition(",")[0].partition(".")
-    found = _sections(Settings())[section]
-    assert name in {each.name for each in fields(found)}, key.place
-    return getattr(found, name)
+    """The value of a setting that no source gives."""
+    section, _, name = key.path.partition(",")[0].partition(".")
+    merged = _sections(Settings())[section]
+    assert name in {each.name for each in fields(merged)}, key.path
+    return getattr(merged, name)

@@ -118,10 +118,10 @@ class MachineSettings:
     feed_interval_ms: int = 100
     """How often new transitions are taken to their topic."""
     watch_buffer_events: int = 4_096
-    """Transitions that wait for a slow watcher before it is told what it missed."""
+    """Transitions that wait for a slow watcher before it gets a gap instead."""
     allow_flush_all: bool = False
     keep_interval_ms: int = 200
-    """How often expiries and compaction are looked at."""
+    """How often the maintenance thread checks expiries and compaction."""
     instance_snapshots_max: int = 1_000
     """Snapshots of single instances; beyond it the oldest files are removed. 0 keeps any number."""
     instance_snapshots_age_ms: int = 30 * 24 * 3_600 * MS_PER_S

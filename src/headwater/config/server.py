@@ -58,7 +58,7 @@ class ServerSettings:
     kafka_port: int | None = None
     """For Kafka clients, in the same way."""
     kafka_advertised: str | None = None
-    """host:port that Kafka clients are told to use; None: where they came in."""
+    """host:port that Kafka's answers name; None: the address a client connected to."""
     kafka_users: tuple[str, ...] = ()
     """name:password[:organisation[:scopes]], for SASL."""
     kafka_auto_create_topics: bool = True
@@ -77,9 +77,9 @@ class ServerSettings:
     limits: LimitSettings = field(default_factory=LimitSettings)
     deadlines: DeadlineSettings = field(default_factory=DeadlineSettings)
     webhooks: tuple[str, ...] = ()
-    """[machine=]URL: told of every transition, or of those of one machine."""
+    """[machine=]URL: the server posts every transition there, or those of one machine."""
     webhook_secret: str | None = None
-    """Signs what webhooks are told."""
+    """Signs the posts to webhooks."""
     webhook_retry_ms: int = 1_000
     """After a first failure; doubled with every further one, up to five minutes."""
     session_ttl_ms: int = 300_000

@@ -40,7 +40,7 @@ class Discard(Enum):
 
 
 class FifoKey(Enum):
-    """What tells which jobs of a queue belong together: of those, one at a time is out."""
+    """What says which jobs of a queue belong together: of those, one at a time is leased."""
 
     TAG = "tag"
 

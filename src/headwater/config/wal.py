@@ -45,4 +45,4 @@ class WalSettings:
     switch_interval_us: int | None = 200
     """Longest wait for the interpreter after a sync; None leaves Python's own 5 ms."""
     zero_chunk_bytes: int = 256 * KIB
-    """Zeros are written ahead in pieces of this size."""
+    """Zeros are written ahead in chunks of this size."""

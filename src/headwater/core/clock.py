@@ -1,8 +1,8 @@
-"""The only place that asks the machine what time it is, or waits for it.
+"""The only module that reads the machine's time, or waits for it.
 
 Deadlines, leases and commit windows use the monotonic side, so a wall clock that jumps moves
 none of them. `Doorbell` is how a thread sleeps until rung or until a deadline; the wait goes
-through the clock, so a test's clock can end it without anybody sleeping.
+through the clock, so a test's clock can end it without sleeping.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Doorbell:
         try:
             self._lock.release()
         except RuntimeError:
-            return  # already rung and not yet heard
+            return  # already rung, and no wait has taken it yet
 
-    def hear(self, timeout_us: int | None) -> bool:
+    def wait(self, timeout_us: int | None) -> bool:
         """Wait in real time until rung. True when it was rung, False when time ran out."""
         if timeout_us is None:
             return self._lock.acquire()
@@ -56,5 +56,5 @@ class SystemClock:
 
     def wait(self, doorbell: Doorbell, until_us: int | None) -> bool:
         if until_us is None:
-            return doorbell.hear(None)
-        return doorbell.hear(until_us - self.monotonic_us())
+            return doorbell.wait(None)
+        return doorbell.wait(until_us - self.monotonic_us())

@@ -3,11 +3,11 @@
 | branch | whose move | what helps |
 |---|---|---|
 | RequestError | the caller's | send something else |
-| UnavailableError | nobody's for now | try again after `retry_after_ms` |
-| StorageError | the operator's | look at `path` and `offset`, follow `advice` |
+| UnavailableError | none for now | try again after `retry_after_ms` |
+| StorageError | the operator's | inspect `path` and `offset`, follow `advice` |
 | InvariantError | ours | report it |
 
-A message is one line: what happened, where, and what to do. `code` is what programs look at: it
+A message is one line: what happened, where, and what to do. `code` is for programs: it
 never changes for a kind of error, whatever the message says. `detail` has the facts in the
 message, by name, where there are any.
 """
@@ -79,7 +79,7 @@ class TopicFullError(RequestError):
 
 
 class HeadConflictError(RequestError):
-    """Somebody else wrote first: the head is not where the caller expected it."""
+    """Another client wrote first: the head is not where the caller expected it."""
 
     code = "head_conflict"
 
@@ -107,7 +107,7 @@ class RouterCycleError(RequestError):
 
 
 class WriteUncertainError(RequestError):
-    """Nobody can tell whether records were written before, so they are not written again."""
+    """It is unknown whether records were written before, so they are not written again."""
 
     code = "write_uncertain"
 
@@ -119,13 +119,13 @@ class RowsDifferError(RequestError):
 
 
 class StaleWriterError(RequestError):
-    """A writer that somebody else has replaced, or that has been further before."""
+    """A writer that another one has replaced, or that has been further before."""
 
     code = "stale_writer"
 
 
 class UnavailableError(HeadwaterError):
-    """Not now: the same call may work later, without anybody changing anything."""
+    """Not now: the same call may work later, unchanged."""
 
     exit_code = 3
     code = "not_ready"
@@ -219,7 +219,7 @@ class AccessError(StorageError):
 
 
 class ColdTierUnknownError(StorageError):
-    """Records are in a cold tier, and nobody said which."""
+    """Records are in a cold tier, and the caller named none."""
 
 
 class DataLossError(StorageError):

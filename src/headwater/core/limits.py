@@ -39,7 +39,7 @@ READ_BYTES_DEFAULT: Final = 1 * MIB
 READ_BYTES_CLAMP: Final = 8 * MIB
 READ_WAIT_MS_CLAMP: Final = 30_000
 READ_SLOTS_MAX: Final = 65_536
-"""Slots one read looks at before it answers with what it has; the cursor moves on."""
+"""Slots one read scans before it answers with what it has; the cursor moves on."""
 
 WATCH_TOPICS_MAX: Final = 256
 """Names in one watch; a name that ends in a star counts as one."""
@@ -53,7 +53,7 @@ CLAIM_JITTER_MS_CLAMP: Final = (0, 5_000)
 CLAIM_JOBS_CLAMP: Final = (1, 1_000)
 CLAIM_BYTES_MAX: Final = 8 * MIB
 """Of the jobs of one claim; one job is always given, however large."""
-SETTLE_JOBS_MAX: Final = 1_000
+ACK_JOBS_MAX: Final = 1_000
 """Jobs that one ack, nack or extend names."""
 NACK_DELAY_MS_MAX: Final = 86_400_000
 

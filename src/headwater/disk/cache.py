@@ -29,12 +29,12 @@ def make_directories(path: PurePath) -> None:
     """The directory and those above it, for the owner only where they are new."""
     if not os.path.isdir(path):
         make_directories(path.parent)
-        with contextlib.suppress(FileExistsError):  # somebody was faster
+        with contextlib.suppress(FileExistsError):  # another process was faster
             os.mkdir(path, DIRECTORY_MODE)
 
 
 def write_cached(path: PurePath, contents: bytes, *, program: bool = False) -> None:
-    """Give `path` these contents, whole, whoever else does the same at the same time."""
+    """Give `path` these contents, whole, even if others do the same at the same time."""
     make_directories(path.parent)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     with contextlib.suppress(FileNotFoundError):
@@ -64,7 +64,7 @@ def modified_ns(path: PurePath) -> int:
 
 
 def is_program(path: PurePath) -> bool:
-    """Is this a file somebody like us may run?"""
+    """Is this a file that this user may run?"""
     return os.path.isfile(path) and os.access(path, os.X_OK)
 
 

@@ -1,7 +1,7 @@
 """Is a mapped stretch of a file in memory? Then reading it waits for no disk.
 
 Asked before bytes are touched by a thread that must not wait. The answer is a hint: pages can go
-between asking and touching, and where nobody can say, they count as being on the disk.
+between asking and touching, and where the system cannot say, they count as being on the disk.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headwater.native import compiled
 _native = compiled("residence")
 PAGE_BYTES = mmap.PAGESIZE
 STRETCH_BYTES_MAX = 2 * 1024 * 1024
-"""Longer ones are not worth asking about: whoever reads them should not do it in passing."""
+"""Longer ones are not worth asking about: a thread that must not wait should not read them."""
 _IN_MEMORY = 1
 
 
@@ -37,7 +37,7 @@ def is_resident(view: memoryview) -> bool:
     begin = address - address % PAGE_BYTES
     pages = numpy.zeros(-(-(address + length - begin) // PAGE_BYTES), numpy.uint8)
     if mincore(begin, address + length - begin, pages.ctypes.data) != 0:
-        return False  # not a mapping: somebody else's memory, which nothing is known about
+        return False  # not a mapping of ours: nothing is known about this memory
     return bool((pages & _IN_MEMORY).all())
 
 

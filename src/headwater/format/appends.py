@@ -2,7 +2,7 @@
 
 The same bytes as `encode_frame` gives one by one (a test holds them together), column by column
 so that the loops are the interpreter's own. Most records have neither node nor tag; they are
-told apart once for a batch. Making the heads as one numpy column was tried and is not faster: the
+separated once for a batch. Making the heads as one numpy column was tried and is not faster: the
 slices for the checksums cost more than the packing saves. Where it is compiled, it is a plain loop.
 """
 
@@ -83,7 +83,7 @@ def encode_appends(
 
 
 def _framed(bodies: Sequence[bytes]) -> Appends:
-    """Lengths before and checksums behind. What ends a frame and begins the next is one piece."""
+    """Lengths before and checksums behind. What ends a frame and begins the next is one part."""
     lengths = [len(body) + CHECKSUM_BYTES for body in bodies]
     parts = [b""] * (2 * len(bodies) + 1)
     parts[0] = _LENGTH.pack(lengths[0])

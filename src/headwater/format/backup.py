@@ -2,8 +2,8 @@
 
 The first member says what it is. Then come files of the data directory, under the names they have
 there; where a name comes twice, the later one counts. The last member is the manifest: every file
-that counts with its place, length and XXH3-64, and what each topic held. It has a checksum of its
-own. A backup without a whole manifest was interrupted and is refused.
+that counts with its position, length and XXH3-64, and what each topic held. It has a checksum of
+its own. A backup without a whole manifest was interrupted and is refused.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ checksum64 = xxhash.xxh3_64_intdigest
 
 
 class RunningChecksum:
-    """The same over bytes that come piece by piece."""
+    """The same over bytes that come chunk by chunk."""
 
     __slots__ = ("_state",)
 

@@ -3,7 +3,7 @@
 It names the active file, the length that file was made with, how much of it was known synced when
 the line was written, the oldest file that must still be there, and the log all of them belong to.
 The line has a checksum, so a damaged line is told from one that names a missing file: the first is
-a nuisance (the files themselves tell which is last), the second is a loss.
+a nuisance (the files themselves show which is last), the second is a loss.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ _KNOWN_TYPES: Final = {int(kind): kind for kind in FrameType}
 _IS_KNOWN_TYPE: Final = numpy.isin(numpy.arange(256), list(_KNOWN_TYPES))
 _ALIKE_MIN: Final = 64
 _PATIENCE_MAX: Final = 1_024
-"""Frames that are looked at one by one before somebody asks again whether they are alike."""
+"""Frames that are read one by one before the next check of whether they are alike."""
 
 _LENGTH: Final = struct.Struct("<I")
 _AFTER_LENGTH: Final = struct.Struct("<" + FRAME.packer.format.lstrip("<")[1:])

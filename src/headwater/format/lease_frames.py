@@ -2,7 +2,7 @@
 
 One LEASE frame is one event about one or more jobs: the worker is the frame's node, the moment its
 ts. A time span is written, not a deadline: when it runs out is the frame's ts plus the span, and
-never later than the span after whoever reads it back. An ack is no event of its own: the job is
+never later than the span after the read back at a start. An ack is no event of its own: the job is
 deleted, and the DELETE frame says so.
 """
 

@@ -1,4 +1,4 @@
-"""File and directory names, made and read back in one place.
+"""File and directory names, made and read back in one module.
 
 Names given by users never become paths (I16).
 """

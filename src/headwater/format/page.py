@@ -85,7 +85,7 @@ DATA DIRECTORY
     {QUARANTINE_DIRECTORY}/                 copies of bytes that left the log
   {META_DIRECTORY}/
     {snapshot_name(12)}  topics and their numbers, without records
-    {COLD_ADDRESS_NAME}              where the cold tier is, as the server was told last; no keys
+    {COLD_ADDRESS_NAME}              where the cold tier is, as configured last; no keys
   {TOPICS_DIRECTORY}/
     0000002A/                   a topic, by its id; `.deleted` behind it: dropped
       {segment_file_name(1, SegmentFile.DATA)}  records
@@ -106,7 +106,7 @@ def _numbers() -> str:
     return """
 Integers are unsigned and little-endian, packed without gaps, unless a table says otherwise.
 Checksums are XXH3-64 with seed 0. Text is UTF-8. Times are milliseconds since 1970 by the wall
-clock, which may go back; order is told by seq and by place, never by time.
+clock, which may go back; order follows from seq and offset, never from time.
 """
 
 
@@ -168,7 +168,7 @@ _WITNESS_ROWS: Final = (
     ),
     (
         "the file is shorter than it was made, and ends inside or right behind a group",
-        "damage: somebody cut it",
+        "damage: the file was cut",
         "refused",
     ),
     (
@@ -184,8 +184,8 @@ def _rows(rows: Iterable[Iterable[str]]) -> str:
 
 
 _WITNESS: Final = f"""
-Where the walk ends before the zeros, somebody must say whether bytes were promised there. The
-witnesses do: `durable_offset` in every believable mark further on, and in CURRENT, is how much of
+Where the walk ends before the zeros, were bytes promised there? The
+witnesses say: `durable_offset` in every believable mark further on, and in CURRENT, is how much of
 the file was on stable storage when they were written.
 
 {_rows(_WITNESS_ROWS)}
@@ -212,7 +212,7 @@ marks, and XXH3-64 of the line up to the space before it.
 ```
 
 It is written by every start, every rotation, every trim and every clean stop. A damaged line is
-no loss, the files tell which is last; a sound line that names a missing file is one.
+no loss, the files show which is last; a sound line that names a missing file is one.
 
 **{REPAIRS_NAME}** is written by `headwater repair --apply` only: JSON, then a line with the
 XXH3-64 of the JSON. In file number `file`, where reading stops at `offset`, it goes on at
@@ -234,7 +234,7 @@ The first group of a new log, with one record of topic 7:
 
 {example_table()}
 
-The same bytes in one piece:
+The same bytes in one block:
 
 ```hex
 {example_hex()}
@@ -245,7 +245,7 @@ The same bytes in one piece:
 _CORNERS: Final = f"""
 - **Zeros end the log only if they run to the end of the file.** Zeros with something behind
   them are a hole, and the witnesses judge it.
-- **The newest group has no witness yet.** What was synced last is vouched for by the next mark: the
+- **The newest group has no witness yet.** The next mark witnesses what was synced last: the
   next group, the idle mark a second later, or the clean stop; after a crash, by the next start.
   Rot in exactly that group in exactly that time looks like a torn tail. It is cut, and a copy is
   kept in quarantine.
@@ -261,7 +261,7 @@ _CORNERS: Final = f"""
   is left to show where the groups end. Writing then goes on in a new file.
 - **Sizes are limited by their fields**: node and tag 65,535 bytes, data and meta together below
   4 GiB. A group larger than a file gets a file of its own size.
-- **Checksums find accidents, not enemies.** Somebody who can write to the files can make sound
+- **Checksums find accidents, not enemies.** A person who can write to the files can make sound
   ones. Nothing here is encrypted or compressed.
 """
 

@@ -48,7 +48,7 @@ def _names() -> str:
   {SPARE_NAME}              room for the next checkpoint on a full disk; means nothing
   {index_name(0)}{REWRITE_SUFFIX}                    made by a rewrite, before the swap
   {log_name(7)}{REWRITE_SUFFIX}                     the log of a rewrite, until that index is there
-  {QUARANTINE_DIRECTORY}/                   what a start cut or could not place; never read
+  {QUARANTINE_DIRECTORY}/                   what a start cut or could not assign; never read
 ```
 
 A `.log` is at most 2^30 bytes: a u32 length, a record batch of that many bytes, and so on. A

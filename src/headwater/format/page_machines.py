@@ -83,7 +83,7 @@ that have nothing to say are left out of the JSON.
 
 `synced` is a witness: when the entry was made, everything before that offset was known to be on
 stable storage. Bad bytes before a witnessed offset are damage: they are skipped where a sound entry
-follows, counted, and told. Bad bytes that nobody vouched for are a torn tail: copied to quarantine
+follows, counted, and reported. Bad bytes behind every witness are a torn tail: copied to quarantine
 and overwritten with zeros. `previous` is the offset of the entry before about the same instance. A
 reader walks a history back with it, and sees when an entry between is missing; then the instance is
 `doubtful` from there on.
@@ -102,9 +102,9 @@ that must still be there:
 {current}
 ```
 
-**{FED_NAME}** tells up to which offset transitions are in their topic. It is written before
+**{FED_NAME}** says up to which offset transitions are in their topic. It is written before
 compaction deletes log in front of that offset, and by a clean stop; the newest record in the topic
-may tell of more. The file of a webhook tells the same of its deliveries; older ones have no
+may say more. The file of a webhook says the same of its deliveries; older ones have no
 `crc32c`. Both are read before the log is opened, and the log is kept from there on:
 
 ```

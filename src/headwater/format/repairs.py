@@ -1,7 +1,7 @@
 """REPAIRS: losses an operator agreed to, so that the log can be read past them.
 
 A repair changes no byte of a damaged file. It records where to stop believing and where to go on;
-the damage stays for whoever wants to look at it.
+the damage stays, for people who want to inspect it.
 """
 
 from __future__ import annotations

@@ -159,8 +159,8 @@ def send_single_writes(
 ):
     """Print and send the same to many at once, without the interpreter.
 
-    Each is asked by a socket that has nothing else to send, the number of a request, a seq, and
-    when the request came. Gives what could not be sent, by its place: a socket that takes no more,
+    Each is a socket that has nothing else to send, the number of a request, a seq, and
+    when the request came. Gives what could not be sent, by its row: a socket that takes no more,
     or is gone, is its owner's matter.
     """
     cdef Py_ssize_t count = len(requests)

@@ -188,7 +188,7 @@ cdef Py_ssize_t body_of(const uint8_t *data, Py_ssize_t end, bint *flexible) noe
 
 
 cdef bint is_sound(const uint8_t *batch, Py_ssize_t size) noexcept nogil:
-    """Whether these bytes are one whole batch that may be stored: what `check_batch` looks at."""
+    """Whether these bytes are one whole batch that may be stored: what `check_batch` checks."""
     cdef uint32_t attributes
     cdef int64_t count, fitting
     if size < HEADER_BYTES or batch[MAGIC_AT] != MAGIC:
@@ -321,7 +321,7 @@ def read_plain(frame):
 
 
 def assign_offset(batch, int64_t base_offset):
-    """The batch as it stands in a log: behind its length, with its place written into it."""
+    """The batch as it stands in a log: behind its length, with its offset written into it."""
     cdef Py_buffer view
     cdef bytes body
     cdef char *at
@@ -494,7 +494,7 @@ def produced(
 def crc32c(buffer, Py_ssize_t start):
     """CRC32C of the buffer from this byte on; None where the processor has no step for it.
 
-    The twin needs bytes, which takes a copy of everything that is looked at.
+    The twin needs bytes, which takes a copy of everything that is read.
     """
     cdef Py_buffer view
     cdef uint32_t crc

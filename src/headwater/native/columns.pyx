@@ -102,7 +102,7 @@ def gather_parts(
 
 
 cdef inline void _fetch(const uint8_t *source, Py_ssize_t length, int64_t offset) noexcept nogil:
-    """Let the first lines of a frame come nearer, while others are looked at."""
+    """Let the first lines of a frame come nearer, while others are read."""
     cdef Py_ssize_t line
     if 0 <= offset <= length - FETCHED_LINES * LINE_BYTES:
         for line in range(FETCHED_LINES):

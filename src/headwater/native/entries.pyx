@@ -1,9 +1,10 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Index entries of 20 bytes: which to read, where their frames lie, and whether those are sound.
 
-The twins are in `headwater.format.segment.entry`, `headwater.model.selection`, `headwater.store.pair` and
-`headwater.format.segment.verify`, which say what is meant. All loops run without the interpreter.
-Frames are taken for hostile: every length is held against the buffer before anything is read.
+The twins are in `headwater.format.segment.entry`, `headwater.model.selection`,
+`headwater.store.pair` and `headwater.format.segment.verify`, which say what is meant. All loops run
+without the interpreter. Frames are taken for hostile: every length is compared with the buffer
+before anything is read.
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
@@ -62,7 +63,7 @@ def pick_live(
 ):
     """Live seqs into `seqs`, as many as fit in there and into so many bytes, but at least one.
 
-    Gives how many, and the last seq that was looked at. `entries` are those from `first_seq` on.
+    Gives how many, and the last seq that was read. `entries` are those from `first_seq` on.
     """
     cdef Py_buffer view
     cdef const Entry *slots

@@ -27,7 +27,7 @@ cdef extern from "<sys/socket.h>" nogil:
 
 cdef enum:
     SOCKETS_MAX = 512
-    NOTHING = -2  # of a socket that was ready, and had nothing when it was asked
+    NOTHING = -2  # of a socket that was ready, and had nothing when it was read
 
 
 def receive(int epoll, unsigned char[::1] room not None, Py_ssize_t each_max):

@@ -109,7 +109,7 @@ def one_holder(dict holders not None, list seqs not None):
 
 
 def move(dict source not None, dict target not None, list seqs not None):
-    """Take these jobs, all of which are there, from one place to another."""
+    """Take these jobs, all of which are there, from one dictionary to another."""
     cdef PyObject *holder
     for seq in seqs:
         holder = PyDict_GetItemWithError(source, seq)

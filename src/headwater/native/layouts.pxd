@@ -1,4 +1,4 @@
-# The bytes that several loops look at. What the fields mean is said in headwater.format.segment.
+# The bytes that several loops read. What the fields mean is said in headwater.format.segment.
 
 from libc.stdint cimport uint32_t, uint64_t
 

@@ -1,4 +1,4 @@
-# Bytes that will be read soon are asked for: what is read from a map is in no cache yet.
+# Bytes that will be read soon are prefetched: what is read from a map is in no cache yet.
 
 cdef extern from *:
     """

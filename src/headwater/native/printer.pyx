@@ -2,8 +2,8 @@
 """Frames of the log and of segments as JSON objects, in one pass and without the interpreter.
 
 The twin is in `headwater.wire.frames`, which says what is printed. Frames are taken for hostile:
-every length is held against the buffer before anything is read, and what is read may change
-meanwhile (it is a mapped file), so the room in the answer is looked at again while it is filled.
+every length is compared with the buffer before anything is read, and what is read may change
+meanwhile (it is a mapped file), so the room in the answer is checked again while it is filled.
 Whatever is not as it should be is left to the twin: the answer is None.
 """
 
@@ -244,7 +244,7 @@ cdef char *_fill(
 
 
 cdef inline void _fetch(const uint8_t *source, Py_ssize_t length, int64_t offset) noexcept nogil:
-    """Let the first lines of a frame come nearer, while others are looked at."""
+    """Let the first lines of a frame come nearer, while others are read."""
     cdef Py_ssize_t line
     if 0 <= offset <= length - FETCHED_LINES * LINE_BYTES:
         for line in range(FETCHED_LINES):

@@ -1,10 +1,10 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Two files synced at the same time, in one call that holds no interpreter.
 
-The twin is one sync after the other, in `headwater.disk.whole_files`. Two threads of Python could do it
-as well, but each would wait for the interpreter before its sync and after it. A thread of our own
-carries out the second sync. It is made once and kept: to make one for each sync takes as long as
-the sync of a quick disk.
+The twin is one sync after the other, in `headwater.disk.whole_files`. Two threads of Python could
+do it as well, but each would wait for the interpreter before its sync and after it. A thread of our
+own carries out the second sync. It is made once and kept: to make one for each sync takes as long
+as the sync of a quick disk.
 """
 
 from libc.errno cimport EINTR, errno
@@ -59,7 +59,7 @@ cdef Sync given
 cdef pid_t owner = 0
 """The process that has the thread: a child that was forked has none."""
 cdef bint taken = False
-"""Somebody is being helped. Only looked at and changed with the interpreter."""
+"""The thread is busy with a sync. Only read and changed with the interpreter."""
 
 
 cdef void carry_out(Sync *work) noexcept nogil:
@@ -70,7 +70,7 @@ cdef void carry_out(Sync *work) noexcept nogil:
 
 
 cdef void *help(void *nothing) noexcept nogil:
-    """What the thread does: one sync whenever it is asked, for as long as the process lives."""
+    """What the thread does: one sync for each request, for as long as the process lives."""
     global state
     pthread_mutex_lock(&lock)
     while True:
@@ -84,7 +84,7 @@ cdef void *help(void *nothing) noexcept nogil:
 
 
 cdef bint find_help() noexcept:
-    """Whether there is a thread; it is made when there is none. It takes nobody's signals."""
+    """Whether there is a thread; it is made when there is none. It takes no signals."""
     global owner, state
     cdef pthread_t thread
     cdef sigset_t every, before
@@ -114,7 +114,7 @@ def sync_together(int first, int second):
     cdef bint alone
     one.descriptor, one.error = first, 0
     other.descriptor, other.error = second, 0
-    # No more threads to be had, or it is somebody else's just now: one after the other.
+    # No more threads to be had, or it is busy just now: one after the other.
     alone = taken or not find_help()
     if not alone:
         taken = True

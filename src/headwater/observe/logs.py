@@ -1,7 +1,7 @@
 """Structured logs, one JSON object a line, or coloured text on a terminal.
 
 Lines are about trouble, so most servers write none. structlog, which brings rich and attrs, is
-loaded when there is something to tell, or when a server that is ready has time: no start waits
+loaded when there is something to log, or when a server that is ready has time: no start waits
 for it.
 """
 

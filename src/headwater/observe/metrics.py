@@ -1,5 +1,5 @@
 """Every metric, declared once: its name, kind and meaning. Only module that imports the library,
-and only when somebody asks for metrics: it brings an HTTP server of its own."""
+and only when metrics are requested: it brings an HTTP server of its own."""
 
 from __future__ import annotations
 
@@ -14,151 +14,196 @@ if TYPE_CHECKING:
 PREFIX: Final = "headwater_"
 
 
-class Kind(Enum):
+class MetricKind(Enum):
     GAUGE = "gauge"
     COUNTER = "counter"
     HISTOGRAM = "histogram"
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
-    kind: Kind
+class MetricDefinition:
+    kind: MetricKind
     meaning: str
     labels: tuple[str, ...] = ()
 
 
-METRICS: Final[dict[str, Declared]] = {
-    "topics": Declared(Kind.GAUGE, "topics"),
-    "topics_by_class": Declared(Kind.GAUGE, "topics of a durability class", ("durability",)),
-    "routers": Declared(Kind.GAUGE, "routers"),
-    "records_live": Declared(Kind.GAUGE, "records that can be read"),
-    "bytes_live": Declared(Kind.GAUGE, "payload bytes of those records"),
-    "queue_topics": Declared(Kind.GAUGE, "topics that are queues"),
-    "queue_leases_in_flight": Declared(Kind.GAUGE, "jobs that are leased"),
-    "sse_connections": Declared(Kind.GAUGE, "open streams"),
-    "watch_sessions": Declared(Kind.GAUGE, "watch sessions"),
-    "connections": Declared(Kind.GAUGE, "open connections"),
-    "ready": Declared(Kind.GAUGE, "1 when requests are served"),
-    "part_unavailable": Declared(
-        Kind.GAUGE, "1 while a part of the data directory could not be opened", ("part",)
+METRICS: Final[dict[str, MetricDefinition]] = {
+    "topics": MetricDefinition(MetricKind.GAUGE, "topics"),
+    "topics_by_class": MetricDefinition(
+        MetricKind.GAUGE, "topics of a durability class", ("durability",)
     ),
-    "recovery_progress": Declared(Kind.GAUGE, "0 to 1 while recovering"),
-    "uptime_ms": Declared(Kind.GAUGE, "milliseconds since the start"),
-    "pressure": Declared(Kind.GAUGE, "0 to 1, how hard the server is pressed"),
-    "pressure_signal": Declared(Kind.GAUGE, "what one signal alone makes of it", ("signal",)),
-    "pressure_rung": Declared(Kind.GAUGE, "1 while this is done about pressure", ("rung",)),
-    "pressure_transitions": Declared(
-        Kind.COUNTER, "times a rung was entered or left", ("rung", "change")
+    "routers": MetricDefinition(MetricKind.GAUGE, "routers"),
+    "records_live": MetricDefinition(MetricKind.GAUGE, "records that can be read"),
+    "bytes_live": MetricDefinition(MetricKind.GAUGE, "payload bytes of those records"),
+    "queue_topics": MetricDefinition(MetricKind.GAUGE, "topics that are queues"),
+    "queue_leases_in_flight": MetricDefinition(MetricKind.GAUGE, "jobs that are leased"),
+    "sse_connections": MetricDefinition(MetricKind.GAUGE, "open streams"),
+    "watch_sessions": MetricDefinition(MetricKind.GAUGE, "watch sessions"),
+    "connections": MetricDefinition(MetricKind.GAUGE, "open connections"),
+    "ready": MetricDefinition(MetricKind.GAUGE, "1 when requests are served"),
+    "part_unavailable": MetricDefinition(
+        MetricKind.GAUGE, "1 while a part of the data directory could not be opened", ("part",)
     ),
-    "ready_topics": Declared(Kind.GAUGE, "topics with something to deliver"),
-    "scheduling_latency_seconds": Declared(Kind.GAUGE, "how late turns come, smoothed"),
-    "writes_refused": Declared(Kind.COUNTER, "writes refused for pressure"),
-    "tail_bytes": Declared(Kind.GAUGE, "bytes that are in the log but not yet in segments"),
-    "topic_head_seq": Declared(Kind.GAUGE, "last seq of a topic", ("topic",)),
-    "topic_earliest_seq": Declared(Kind.GAUGE, "first live seq of a topic", ("topic",)),
-    "topic_records_live": Declared(Kind.GAUGE, "live records of a topic", ("topic",)),
-    "topic_bytes_live": Declared(Kind.GAUGE, "live payload bytes of a topic", ("topic",)),
-    "topic_queue_ready": Declared(Kind.GAUGE, "jobs that can be claimed", ("topic",)),
-    "topic_queue_in_flight": Declared(Kind.GAUGE, "jobs that are leased", ("topic",)),
-    "topic_queue_delayed": Declared(Kind.GAUGE, "jobs that wait for their time", ("topic",)),
-    "topic_queue_dead_lettered": Declared(
-        Kind.GAUGE, "jobs that were put away as dead letters", ("topic",)
+    "recovery_progress": MetricDefinition(MetricKind.GAUGE, "0 to 1 while recovering"),
+    "uptime_ms": MetricDefinition(MetricKind.GAUGE, "milliseconds since the start"),
+    "pressure": MetricDefinition(MetricKind.GAUGE, "0 to 1, how hard the server is pressed"),
+    "pressure_signal": MetricDefinition(
+        MetricKind.GAUGE, "what one signal alone makes of it", ("signal",)
     ),
-    "topic_damaged_records": Declared(
-        Kind.GAUGE, "records of a topic that were met and cannot be read", ("topic",)
+    "pressure_rung": MetricDefinition(MetricKind.GAUGE, "1 while this rung is in force", ("rung",)),
+    "pressure_transitions": MetricDefinition(
+        MetricKind.COUNTER, "times a rung was entered or left", ("rung", "change")
     ),
-    "topic_queue_blocked": Declared(
-        Kind.GAUGE, "jobs that nobody can be given and that could not be put away", ("topic",)
+    "ready_topics": MetricDefinition(MetricKind.GAUGE, "topics with something to deliver"),
+    "scheduling_latency_seconds": MetricDefinition(
+        MetricKind.GAUGE, "how late turns come, smoothed"
     ),
-    "wal_frames": Declared(Kind.COUNTER, "frames written to the log", ("shard",)),
-    "wal_batches": Declared(Kind.COUNTER, "groups written to the log", ("shard",)),
-    "wal_fsyncs": Declared(Kind.COUNTER, "syncs of the log", ("shard",)),
-    "wal_bytes_written": Declared(Kind.COUNTER, "bytes written to the log", ("shard",)),
-    "wal_rotations": Declared(Kind.COUNTER, "log files that were filled", ("shard",)),
-    "wal_submit_full": Declared(Kind.COUNTER, "writes refused for a full queue", ("shard",)),
-    "wal_queue_depth": Declared(Kind.GAUGE, "writes waiting for the log", ("shard",)),
-    "wal_queue_depth_peak": Declared(Kind.GAUGE, "most writes that ever waited", ("shard",)),
-    "wal_read_only": Declared(Kind.GAUGE, "1 while full or poisoned", ("shard",)),
-    "wal_fsync_latency_seconds": Declared(Kind.HISTOGRAM, "time of one sync", ("shard",)),
-    "kafka_connections": Declared(Kind.GAUGE, "open connections of Kafka clients"),
-    "kafka_requests": Declared(Kind.COUNTER, "requests of Kafka clients", ("api",)),
-    "kafka_bytes_in": Declared(Kind.COUNTER, "bytes from Kafka clients"),
-    "kafka_bytes_out": Declared(Kind.COUNTER, "bytes to Kafka clients"),
-    "kafka_batches_produced": Declared(
-        Kind.COUNTER, "record batches that were produced and stored"
+    "writes_refused": MetricDefinition(MetricKind.COUNTER, "writes refused for pressure"),
+    "tail_bytes": MetricDefinition(
+        MetricKind.GAUGE, "bytes that are in the log but not yet in segments"
     ),
-    "kafka_records_produced": Declared(Kind.COUNTER, "records in them"),
-    "kafka_records_fetched": Declared(Kind.COUNTER, "records that were fetched"),
-    "kafka_hang_ups": Declared(Kind.COUNTER, "Kafka clients that were hung up on"),
-    "kafka_produces_dropped": Declared(
-        Kind.COUNTER, "produces with acks=0 of which something was not stored"
+    "topic_head_seq": MetricDefinition(MetricKind.GAUGE, "last seq of a topic", ("topic",)),
+    "topic_earliest_seq": MetricDefinition(
+        MetricKind.GAUGE, "first live seq of a topic", ("topic",)
     ),
-    "kafka_sign_ins_refused": Declared(Kind.COUNTER, "wrong names or passwords"),
-    "kafka_group_members": Declared(Kind.GAUGE, "members of consumer groups"),
-    "kafka_group_lag": Declared(
-        Kind.GAUGE, "records a group has not committed", ("group", "topic")
+    "topic_records_live": MetricDefinition(MetricKind.GAUGE, "live records of a topic", ("topic",)),
+    "topic_bytes_live": MetricDefinition(
+        MetricKind.GAUGE, "live payload bytes of a topic", ("topic",)
     ),
-    "kafka_topics": Declared(Kind.GAUGE, "Kafka topics"),
-    "kafka_damaged_batches": Declared(Kind.COUNTER, "damaged batches met by readers"),
-    "kafka_wal_read_only": Declared(Kind.GAUGE, "1 while Kafka's log is full or poisoned"),
-    "machines": Declared(Kind.GAUGE, "state machines"),
-    "machine_instances": Declared(Kind.GAUGE, "instances of state machines"),
-    "machine_watchers": Declared(Kind.GAUGE, "who follows their transitions"),
-    "machine_wal_entries": Declared(Kind.COUNTER, "entries of the machines' log"),
-    "machine_wal_fsyncs": Declared(Kind.COUNTER, "syncs of the machines' log"),
-    "machine_wal_bytes_written": Declared(Kind.COUNTER, "bytes written to the machines' log"),
-    "machine_wal_bytes": Declared(Kind.GAUGE, "length of the machines' log"),
-    "machine_wal_segments": Declared(Kind.GAUGE, "files of the machines' log"),
-    "machine_wal_read_only": Declared(Kind.GAUGE, "1 while that log is full or poisoned"),
-    "machine_wal_damaged_entries": Declared(Kind.GAUGE, "entries passed over at the start"),
-    "machine_compactions": Declared(Kind.COUNTER, "compactions of the machines' log"),
-    "machine_idempotency_keys": Declared(Kind.GAUGE, "keys of requests that are remembered"),
-    "machine_idempotency_bytes": Declared(Kind.GAUGE, "memory they take"),
-    "machine_idempotency_keys_forgotten": Declared(
-        Kind.COUNTER, "forgotten before their time, to stay within the bound"
+    "topic_queue_ready": MetricDefinition(MetricKind.GAUGE, "jobs that can be claimed", ("topic",)),
+    "topic_queue_in_flight": MetricDefinition(MetricKind.GAUGE, "jobs that are leased", ("topic",)),
+    "topic_queue_delayed": MetricDefinition(
+        MetricKind.GAUGE, "jobs that wait for their time", ("topic",)
     ),
-    "rcpx_connections": Declared(Kind.GAUGE, "open RCPX connections"),
-    "machine_transition_gaps": Declared(
-        Kind.COUNTER, "gaps written to the topic of transitions: the log could not be read there"
+    "topic_queue_dead_lettered": MetricDefinition(
+        MetricKind.GAUGE, "jobs that were moved to the dead letter topic", ("topic",)
     ),
-    "webhook_gaps": Declared(Kind.COUNTER, "gaps told to webhooks"),
-    "retention_holds": Declared(Kind.GAUGE, "who needs old log", ("owner",)),
-    "retention_held_bytes": Declared(
-        Kind.GAUGE, "bytes of log that are kept only for the one furthest behind", ("owner",)
+    "topic_damaged_records": MetricDefinition(
+        MetricKind.GAUGE, "records of a topic that were met and cannot be read", ("topic",)
     ),
-    "retention_hold_age_seconds": Declared(
-        Kind.GAUGE, "how long the log has been kept for it without its moving on", ("owner",)
+    "topic_queue_blocked": MetricDefinition(
+        MetricKind.GAUGE, "jobs out of deliveries whose dead letter topic refuses them", ("topic",)
     ),
-    "webhook_deliveries": Declared(Kind.COUNTER, "transitions taken by webhooks"),
-    "webhook_failures": Declared(Kind.COUNTER, "tries that were not taken"),
-    "appends": Declared(Kind.COUNTER, "writes"),
-    "records_appended": Declared(Kind.COUNTER, "records written"),
-    "reads": Declared(Kind.COUNTER, "reads"),
-    "records_read": Declared(Kind.COUNTER, "records read"),
-    "records_evicted": Declared(Kind.COUNTER, "records lost to caps and ages"),
-    "records_deleted": Declared(Kind.COUNTER, "records deleted"),
-    "records_forwarded": Declared(Kind.COUNTER, "copies made by routers"),
-    "router_lag": Declared(Kind.GAUGE, "records a router has not come to", ("router",)),
-    "router_held": Declared(Kind.GAUGE, "1 while a router waits for room", ("router",)),
-    "tombstones": Declared(Kind.COUNTER, "answers that told of a loss"),
-    "bad_frames": Declared(Kind.COUNTER, "damaged frames met in segments"),
-    "damaged_records": Declared(
-        Kind.GAUGE, "records met since the start that cannot be read, Kafka's included"
+    "wal_frames": MetricDefinition(MetricKind.COUNTER, "frames written to the log", ("shard",)),
+    "wal_batches": MetricDefinition(MetricKind.COUNTER, "groups written to the log", ("shard",)),
+    "wal_fsyncs": MetricDefinition(MetricKind.COUNTER, "syncs of the log", ("shard",)),
+    "wal_bytes_written": MetricDefinition(
+        MetricKind.COUNTER, "bytes written to the log", ("shard",)
     ),
-    "damaged_places": Declared(Kind.COUNTER, "damaged places in files met since the start"),
-    "checkpoints": Declared(Kind.COUNTER, "checkpoints"),
-    "housekeeping_failing": Declared(
-        Kind.GAUGE, "1 while checkpoints, snapshots or giving space back fail"
+    "wal_rotations": MetricDefinition(MetricKind.COUNTER, "log files that were filled", ("shard",)),
+    "wal_submit_full": MetricDefinition(
+        MetricKind.COUNTER, "writes refused for a full queue", ("shard",)
     ),
-    "snapshots": Declared(Kind.COUNTER, "snapshots"),
+    "wal_queue_depth": MetricDefinition(MetricKind.GAUGE, "writes waiting for the log", ("shard",)),
+    "wal_queue_depth_peak": MetricDefinition(
+        MetricKind.GAUGE, "most writes that ever waited", ("shard",)
+    ),
+    "wal_read_only": MetricDefinition(MetricKind.GAUGE, "1 while full or poisoned", ("shard",)),
+    "wal_fsync_latency_seconds": MetricDefinition(
+        MetricKind.HISTOGRAM, "time of one sync", ("shard",)
+    ),
+    "kafka_connections": MetricDefinition(MetricKind.GAUGE, "open connections of Kafka clients"),
+    "kafka_requests": MetricDefinition(MetricKind.COUNTER, "requests of Kafka clients", ("api",)),
+    "kafka_bytes_in": MetricDefinition(MetricKind.COUNTER, "bytes from Kafka clients"),
+    "kafka_bytes_out": MetricDefinition(MetricKind.COUNTER, "bytes to Kafka clients"),
+    "kafka_batches_produced": MetricDefinition(
+        MetricKind.COUNTER, "record batches that were produced and stored"
+    ),
+    "kafka_records_produced": MetricDefinition(MetricKind.COUNTER, "records in them"),
+    "kafka_records_fetched": MetricDefinition(MetricKind.COUNTER, "records that were fetched"),
+    "kafka_hang_ups": MetricDefinition(
+        MetricKind.COUNTER, "Kafka connections that the server closed"
+    ),
+    "kafka_produces_dropped": MetricDefinition(
+        MetricKind.COUNTER, "produces with acks=0 of which something was not stored"
+    ),
+    "kafka_sign_ins_refused": MetricDefinition(MetricKind.COUNTER, "wrong names or passwords"),
+    "kafka_group_members": MetricDefinition(MetricKind.GAUGE, "members of consumer groups"),
+    "kafka_group_lag": MetricDefinition(
+        MetricKind.GAUGE, "records a group has not committed", ("group", "topic")
+    ),
+    "kafka_topics": MetricDefinition(MetricKind.GAUGE, "Kafka topics"),
+    "kafka_damaged_batches": MetricDefinition(MetricKind.COUNTER, "damaged batches met by readers"),
+    "kafka_wal_read_only": MetricDefinition(
+        MetricKind.GAUGE, "1 while Kafka's log is full or poisoned"
+    ),
+    "machines": MetricDefinition(MetricKind.GAUGE, "state machines"),
+    "machine_instances": MetricDefinition(MetricKind.GAUGE, "instances of state machines"),
+    "machine_watchers": MetricDefinition(MetricKind.GAUGE, "watchers of their transitions"),
+    "machine_wal_entries": MetricDefinition(MetricKind.COUNTER, "entries of the machines' log"),
+    "machine_wal_fsyncs": MetricDefinition(MetricKind.COUNTER, "syncs of the machines' log"),
+    "machine_wal_bytes_written": MetricDefinition(
+        MetricKind.COUNTER, "bytes written to the machines' log"
+    ),
+    "machine_wal_bytes": MetricDefinition(MetricKind.GAUGE, "length of the machines' log"),
+    "machine_wal_segments": MetricDefinition(MetricKind.GAUGE, "files of the machines' log"),
+    "machine_wal_read_only": MetricDefinition(
+        MetricKind.GAUGE, "1 while that log is full or poisoned"
+    ),
+    "machine_wal_damaged_entries": MetricDefinition(
+        MetricKind.GAUGE, "entries passed over at the start"
+    ),
+    "machine_compactions": MetricDefinition(MetricKind.COUNTER, "compactions of the machines' log"),
+    "machine_idempotency_keys": MetricDefinition(
+        MetricKind.GAUGE, "keys of requests that are remembered"
+    ),
+    "machine_idempotency_bytes": MetricDefinition(MetricKind.GAUGE, "memory they take"),
+    "machine_idempotency_keys_forgotten": MetricDefinition(
+        MetricKind.COUNTER, "forgotten before their time, to stay within the bound"
+    ),
+    "rcpx_connections": MetricDefinition(MetricKind.GAUGE, "open RCPX connections"),
+    "machine_transition_gaps": MetricDefinition(
+        MetricKind.COUNTER,
+        "gaps written to the topic of transitions: the log could not be read there",
+    ),
+    "webhook_gaps": MetricDefinition(MetricKind.COUNTER, "gaps sent to webhooks"),
+    "retention_holds": MetricDefinition(MetricKind.GAUGE, "readers that hold old log", ("owner",)),
+    "retention_held_bytes": MetricDefinition(
+        MetricKind.GAUGE, "bytes of log that are kept only for the one furthest behind", ("owner",)
+    ),
+    "retention_hold_age_seconds": MetricDefinition(
+        MetricKind.GAUGE, "how long the log has been kept for it without its moving on", ("owner",)
+    ),
+    "webhook_deliveries": MetricDefinition(
+        MetricKind.COUNTER, "transitions that webhooks accepted"
+    ),
+    "webhook_failures": MetricDefinition(MetricKind.COUNTER, "posts that webhooks did not accept"),
+    "appends": MetricDefinition(MetricKind.COUNTER, "writes"),
+    "records_appended": MetricDefinition(MetricKind.COUNTER, "records written"),
+    "reads": MetricDefinition(MetricKind.COUNTER, "reads"),
+    "records_read": MetricDefinition(MetricKind.COUNTER, "records read"),
+    "records_evicted": MetricDefinition(MetricKind.COUNTER, "records lost to caps and ages"),
+    "records_deleted": MetricDefinition(MetricKind.COUNTER, "records deleted"),
+    "records_forwarded": MetricDefinition(MetricKind.COUNTER, "copies made by routers"),
+    "router_lag": MetricDefinition(
+        MetricKind.GAUGE, "records a router has not copied yet", ("router",)
+    ),
+    "router_held": MetricDefinition(
+        MetricKind.GAUGE, "1 while a router waits for room", ("router",)
+    ),
+    "tombstones": MetricDefinition(MetricKind.COUNTER, "answers that reported a loss"),
+    "bad_frames": MetricDefinition(MetricKind.COUNTER, "damaged frames met in segments"),
+    "damaged_records": MetricDefinition(
+        MetricKind.GAUGE, "records met since the start that cannot be read, Kafka's included"
+    ),
+    "damaged_places": MetricDefinition(
+        MetricKind.COUNTER, "damaged places in files met since the start"
+    ),
+    "checkpoints": MetricDefinition(MetricKind.COUNTER, "checkpoints"),
+    "housekeeping_failing": MetricDefinition(
+        MetricKind.GAUGE, "1 while checkpoints, snapshots or giving space back fail"
+    ),
+    "snapshots": MetricDefinition(MetricKind.COUNTER, "snapshots"),
 }
 
 
-BRIDGE_METRICS: Final[dict[str, Declared]] = {
-    "bridge_lag": Declared(
-        Kind.GAUGE, "records of the source that are not copied yet", ("topic", "partition")
+BRIDGE_METRICS: Final[dict[str, MetricDefinition]] = {
+    "bridge_lag": MetricDefinition(
+        MetricKind.GAUGE, "records of the source that are not copied yet", ("topic", "partition")
     ),
-    "bridge_records_copied": Declared(Kind.COUNTER, "records a bridge has copied since its start"),
+    "bridge_records_copied": MetricDefinition(
+        MetricKind.COUNTER, "records a bridge has copied since its start"
+    ),
 }
 """Of `headwater bridge`, which is a process of its own."""
 _DECLARED: Final = {**METRICS, **BRIDGE_METRICS}
@@ -184,7 +229,7 @@ class _Samples:
             family = families.get(sample.name)
             if family is None:
                 family = families[sample.name] = _family(sample.name, declared)
-            if declared.kind is Kind.HISTOGRAM:
+            if declared.kind is MetricKind.HISTOGRAM:
                 buckets, total = sample.value
                 family.add_metric(sample.labels, buckets, total)
             else:
@@ -192,13 +237,13 @@ class _Samples:
         return list(families.values())
 
 
-def _family(name: str, declared: Declared) -> Any:
+def _family(name: str, declared: MetricDefinition) -> Any:
     from prometheus_client import core
 
     kinds = {
-        Kind.GAUGE: core.GaugeMetricFamily,
-        Kind.COUNTER: core.CounterMetricFamily,
-        Kind.HISTOGRAM: core.HistogramMetricFamily,
+        MetricKind.GAUGE: core.GaugeMetricFamily,
+        MetricKind.COUNTER: core.CounterMetricFamily,
+        MetricKind.HISTOGRAM: core.HistogramMetricFamily,
     }
     return kinds[declared.kind](PREFIX + name, declared.meaning, labels=declared.labels)
 
@@ -214,11 +259,11 @@ def metrics_as_text(samples: Sequence[Sample]) -> bytes:
 
 def metrics_as_json(samples: Sequence[Sample]) -> dict[str, Any]:
     """Name, or name{label} -> value."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for sample in samples:
         labels = ",".join(
             f"{label}={value}"
             for label, value in zip(_DECLARED[sample.name].labels, sample.labels, strict=True)
         )
-        found[PREFIX + sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
-    return found
+        values[PREFIX + sample.name + (f"{{{labels}}}" if labels else "")] = sample.value
+    return values

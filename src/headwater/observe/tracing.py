@@ -1,6 +1,6 @@
-"""Spans for whoever has OpenTelemetry set up; for everybody else nothing happens.
+"""Spans for programs that have OpenTelemetry set up; without it nothing happens.
 
-The only module that imports the library, which is optional. Spans are told after the fact, with
+The only module that imports the library, which is optional. Spans are recorded after the fact, with
 their beginning: nothing has to be carried through queues and threads.
 """
 
@@ -31,7 +31,7 @@ def _library() -> Any:
 _trace: Final = _library()
 _LIBRARY: Final = "headwater"
 _NS_PER_MS: Final = US_PER_MS * 1_000
-_LOOK_EVERY_US: Final = US_PER_S
+_REFRESH_US: Final = US_PER_S
 
 
 class Spans:
@@ -40,14 +40,14 @@ class Spans:
     def __init__(self, provider: TracerProvider | None = None) -> None:
         self._provider = provider
         self.wanted = False
-        """False when nobody would see a span: then none is made. As of the last `look`."""
-        self._next_look_us = 0
-        self.look()
+        """False when no provider takes spans: then none is made. As of the last `refresh`."""
+        self._next_refresh_us = 0
+        self.refresh()
 
-    def look(self) -> bool:
-        """Find out again: the program may set a provider up at any time.
+    def refresh(self) -> bool:
+        """Check again: the program may set a provider up at any time.
 
-        Takes as long as some of the work that spans tell about, so not for each of them.
+        Takes as long as some of the work that spans measure, so not for each of them.
         """
         if self._provider is not None:
             self.wanted = True
@@ -56,13 +56,15 @@ class Spans:
             self.wanted = not isinstance(_trace.get_tracer_provider(), silent)
         return self.wanted
 
-    def look_now_and_then(self, now_us: int) -> None:
-        """For those who ask thousands of times a second."""
-        if now_us >= self._next_look_us:
-            self._next_look_us = now_us + _LOOK_EVERY_US
-            self.look()
+    def refresh_if_due(self, now_us: int) -> None:
+        """For callers that need it thousands of times a second."""
+        if now_us >= self._next_refresh_us:
+            self._next_refresh_us = now_us + _REFRESH_US
+            self.refresh()
 
-    def tell(self, name: str, began_ms: int, ended_ms: int, facts: Mapping[str, str | int]) -> None:
+    def record(
+        self, name: str, began_ms: int, ended_ms: int, facts: Mapping[str, str | int]
+    ) -> None:
         provider = self._provider or _trace.get_tracer_provider()
         tracer = provider.get_tracer(_LIBRARY)
         span = tracer.start_span(name, attributes=dict(facts), start_time=began_ms * _NS_PER_MS)

@@ -1,1 +1,1 @@
-"""Look, decide, repair, replay, report. Also what verifies and repairs a log offline."""
+"""Survey, decide, repair, replay, report. Also what verifies and repairs a log offline."""

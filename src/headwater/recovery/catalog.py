@@ -2,7 +2,7 @@
 
 The log is noted stretch by stretch, anywhere and in any order: a stretch is what one run wrote
 into one file. The notes are then taken in, in the order in which the stretches were written.
-Nothing here looks at records. The rules are `history.topics`'.
+Nothing here reads records. The rules are `history.topics`'.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What every look at a whole data directory agrees on."""
+"""What every inspection of a whole data directory agrees on."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ DIRECTORY_NAMES: Final = frozenset(
 
 
 def gone(path: PurePath, error: FileNotFoundError) -> VerifyFault:
-    """An owner removed it just now, or it really is missing: the next look tells."""
+    """An owner removed it just now, or it really is missing: the next inspection shows."""
     missing = PurePath(error.filename or path)
     return VerifyFault(missing, None, "went away while it was read", True, FaultKind.CHANGED)

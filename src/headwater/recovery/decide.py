@@ -1,6 +1,6 @@
-"""Decide: rows of (what was seen -> what is done). A test proves that every sight meets one row.
+"""Decide: rows of (what the survey found -> what is done). A test proves one row for each case.
 
-Nothing here looks at a disk, and nothing is decided anywhere else.
+Nothing here reads a disk, and nothing is decided anywhere else.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FILE_ROWS: Final = (
         FileVerdict.TORN,
         (FilePosition.LAST,),
         Action.CUT,
-        "an unfinished write nobody was promised",
+        "an unfinished write that was never acknowledged",
     ),
     FileRow(
         FileVerdict.TORN,
@@ -70,8 +70,8 @@ FILE_ROWS: Final = (
 CURRENT_ROWS: Final = {
     CurrentState.NAMES_LAST: (Action.KEEP, "it agrees with the files"),
     CurrentState.NAMES_EARLIER: (Action.REWRITE, "the files go further and their chain is whole"),
-    CurrentState.ABSENT: (Action.REWRITE, "the files tell which is last"),
-    CurrentState.UNREADABLE: (Action.REWRITE, "the files tell which is last"),
+    CurrentState.ABSENT: (Action.REWRITE, "the files show which is last"),
+    CurrentState.UNREADABLE: (Action.REWRITE, "the files show which is last"),
     CurrentState.OF_ANOTHER_LOG: (Action.REFUSE_FOREIGN, "it would have the wrong files deleted"),
     CurrentState.NAMES_MISSING: (Action.REFUSE_DAMAGED, "a file with acknowledged writes is gone"),
 }

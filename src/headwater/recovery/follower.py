@@ -1,8 +1,8 @@
-"""Following a log that somebody else writes: what came since the last look, without a lock.
+"""Following a log that another process writes: what came since the last poll, without a lock.
 
 Each shard is read on from where it was left. Whatever cannot be explained by writing alone (a file
-that was trimmed away, a new number of shards, an owner that was started again) is a reason to look
-at everything again, and says so. Nothing is written.
+that was trimmed away, a new number of shards, an owner that was started again) is a reason to read
+everything again, and says so. Nothing is written.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ Position = tuple[str, int, int]
 
 
 class LogChangedError(UnavailableError):
-    """The log is not a continuation of what was seen; look at all of it again."""
+    """The log is not a continuation of what was read; read all of it again."""
 
     def __init__(self, message: str) -> None:
         super().__init__(message, retry_after_ms=0)
 
 
 class LogFollower:
-    """Begins where a look ended. `shards` is what that look found."""
+    """Begins where a survey ended. `shards` is what that survey found."""
 
     def __init__(self, disk: Disk, wal_directory: PurePath, shards: list[ShardSurvey]) -> None:
         self._disk = disk
@@ -51,9 +51,9 @@ class LogFollower:
         return tuple(follower.position for follower in self._followers)
 
     def poll(self) -> list[FrameGroup]:
-        """The groups that came since, topic by topic in their order. LogChangedError: look again.
+        """The groups that came since, topic by topic in their order. LogChangedError: survey again.
 
-        After an error of any kind the follower has lost its place and is of no more use.
+        After an error of any kind the follower has lost its position and is of no more use.
         """
         if find_shard_directories(self._disk, self._wal_directory) != self._directories:
             raise LogChangedError("the number of shards has changed")
@@ -71,7 +71,7 @@ class _ShardFollower:
         last = survey.files[-1]
         self._disk = disk
         self.directory = survey.directory
-        # An end that was being written when it was looked at is no reason for doubt.
+        # An end that was being written when it was scanned is no reason for doubt.
         trusted = not last.abandoned and (last.end > 0 or len(survey.files) > 1)
         self._chain = replace(survey.chain, trusted=trusted)
         self._number = last.number

@@ -1,8 +1,8 @@
-"""Look at a log that somebody may be writing to.
+"""Inspect a log that another process may be writing to.
 
-A look takes time, and a writer does not wait for it: a group can be half written, a file rotated
-away between two reads. What is really there is there the second time as well, so a finding counts
-when two looks in a row agree on it. Nothing is locked and nothing is written.
+An inspection takes time, and a writer does not wait for it: a group can be half written, a file
+rotated away between two reads. What is really there is there the second time as well, so a finding
+counts when two inspections in a row agree on it. Nothing is locked and nothing is written.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _inspect(
     deep: bool,
     covered: Mapping[PurePath, CoveredFrames] | None,
 ) -> WalReport:
-    """One look; a file that was trimmed away in the middle of it is a reason to start again."""
+    """One inspection; it starts again when a file was trimmed away in the middle of it."""
     for _ in range(ATTEMPTS_MAX - 1):
         try:
             return inspect_wal(disk, wal_directory, deep=deep, covered=covered)

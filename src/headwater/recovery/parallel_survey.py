@@ -1,9 +1,10 @@
-"""A survey in pieces: every log file by itself, in any order and anywhere, put together afterwards.
+"""A survey in parallel: every log file by itself, in any order and anywhere, joined afterwards.
 
 What one file needs of the others is in its task: where the next one takes over, what CURRENT knew.
-Only the chain of marks goes from file to file. A piece takes its first mark as it comes, and the
-join holds it against the file before. Where anything is not as it should be, the shard is looked
-at once more in order: there is one judge of damage, and he reads from the beginning (I5).
+Only the chain of marks goes from file to file. The survey of a file takes its first mark as it
+comes, and the join compares that with the file before. Where anything is not as it should be, the
+shard is surveyed once more in order: there is one judge of damage, and it reads from the beginning
+(I5).
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class FileSurveyTask:
 
 @dataclass(slots=True)
 class FileSurvey:
-    """One file as it looks by itself."""
+    """What one file shows by itself."""
 
     scan: FileScan
     first: CommitMark | None
@@ -52,13 +53,13 @@ class FileSurvey:
 
 
 MapTasks = Callable[[Sequence[FileSurveyTask]], Sequence[FileSurvey]]
-"""Looks at every file, here or elsewhere, and gives the pieces in the order of the tasks."""
+"""Surveys every file, here or elsewhere, and gives the results in the order of the tasks."""
 
 
 def survey_file(buffer: memoryview, task: FileSurveyTask) -> tuple[FileSurvey, FrameTable | None]:
-    """Look at one file, and the frames of its whole groups; None when a frame is not sound.
+    """Survey one file, and the frames of its whole groups; None when a frame is not sound.
 
-    The frames are looked at all together. Only if one is not sound are they looked at one by one,
+    The frames are checked all together. Only if one is not sound are they checked one by one,
     so that the verdict is what it always is.
     """
     around = task.file.around
@@ -82,7 +83,7 @@ def _scan(buffer: memoryview, task: FileSurveyTask, around: Surroundings) -> Fil
 def survey_in_parallel(
     disk: Disk, wal_directory: PurePath, map_tasks: MapTasks, *, deep: bool = False
 ) -> WalReport:
-    """The report that `look` gives, with the files looked at by `map_tasks`."""
+    """The report that `inspect_wal` gives, with the files surveyed by `map_tasks`."""
     begun = [
         begin_survey(disk, directory, deep=deep)
         for directory in find_shard_directories(disk, wal_directory)
@@ -98,14 +99,14 @@ def survey_in_parallel(
 
 
 def _tasks(survey: ShardSurvey, tasks: list[FileTask]) -> list[FileSurveyTask]:
-    """What can be looked at in pieces: nothing of a shard with agreed losses."""
+    """The files that can be surveyed by themselves: none of a shard with agreed losses."""
     if survey.repairs.skips:
         return []
     return [FileSurveyTask(task, survey.chain.log_id) for task in tasks]
 
 
 def join_surveys(survey: ShardSurvey, results: Sequence[FileSurvey]) -> bool:
-    """Put the pieces of a shard into its survey. False when they do not join: look in order."""
+    """Put the results for a shard into its survey. False when they do not join: survey in order."""
     chain = survey.chain
     for number, result in enumerate(results, 1):
         fine = _FINE if number < len(results) else _FINE_AT_THE_END

@@ -69,7 +69,7 @@ class RepairPlan(ABC):
 
 
 class Store(NamedTuple):
-    """One of the stores of a data directory, for whoever checks and repairs all of them."""
+    """One of the stores of a data directory, for those who check and repair all of them."""
 
     name: str
     findings: Callable[[Disk, PurePath], list[Finding]]
@@ -78,7 +78,7 @@ class Store(NamedTuple):
     """What a repair would do now. Empty when a start refuses nothing."""
 
     def agreed_plans(self, disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
-        """On a store in use, what a single look dislikes may be a writer at work."""
+        """On a store in use, what a single inspection refuses may be a writer at work."""
         refused = any(each.action.refuses for each in self.findings(disk, data))
         return self.plans(disk, data) if refused else ()
 
@@ -87,7 +87,7 @@ ATTEMPTS_MAX: Final = 4
 
 
 def agreed_findings(inspect: Callable[[], list[Finding]]) -> list[Finding]:
-    """Findings that two looks in a row have: what is really there is there the second time too."""
+    """Findings of two inspections in a row: what is really there is there the second time too."""
     findings = inspect()
     earlier: frozenset[Finding] = frozenset()
     for _ in range(ATTEMPTS_MAX):

@@ -48,8 +48,8 @@ class FrameGroup:
 def replay(
     disk: Disk, shards: list[ShardSurvey], covered: Mapping[PurePath, int] | None = None
 ) -> Iterator[FrameGroup]:
-    """`covered` says, by directory, up to which frame nobody asks: groups that lie wholly before
-    that are left out, and files of which nothing is left are not read."""
+    """`covered` says, by directory, up to which frame the caller has everything: groups that lie
+    wholly before that are left out, and files of which nothing is left are not read."""
     streams = [_groups_of(disk, shard, (covered or {}).get(shard.directory, 0)) for shard in shards]
     return heapq.merge(*streams, key=lambda group: group.run)
 

@@ -21,7 +21,7 @@ from headwater.recovery.verdict import FileScan, FileVerdict
 
 @dataclass(slots=True)
 class WalReport:
-    """What a look at the log gave. `findings` leaves out files that are simply fine."""
+    """What an inspection of the log gave. `findings` leaves out files that are simply fine."""
 
     shards: list[ShardSurvey] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
@@ -100,7 +100,7 @@ def _about_shard(shard: ShardSurvey) -> Iterator[Finding]:
     if action is not Action.KEEP and (shard.files or action.refuses):
         what = f"CURRENT {_SAYS[shard.current_state]}"
         if shard.current is not None:
-            # Which file: who looks twice beside a writer may miss another one each time.
+            # Which file: two inspections beside a writer may each miss another one.
             what += f" ({wal_file_name(shard.current.active)})"
         yield Finding(shard.directory / "CURRENT", None, action, what, why)
     for oddity, paths in (

@@ -29,7 +29,7 @@ from headwater.format.table import FrameTable, read_table
 from headwater.recovery.replay import FrameGroup
 
 ROWS_MAX: Final = 16_384
-"""Frames that are looked at together."""
+"""Frames that are decoded together."""
 _APPEND: Final = int(FrameType.APPEND)
 _MARK: Final = int(FrameType.CHECKPOINT_MARK)
 _CONTROLS: Final = frozenset(FrameType) - {FrameType.APPEND}

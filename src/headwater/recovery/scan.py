@@ -50,9 +50,9 @@ class Surroundings:
     deep: bool = False
     """Check every frame's own checksum too, not only the group's hash."""
     skim: bool = True
-    """False: the caller looks at the frames of each group himself, many at a time."""
+    """False: the caller checks the frames of each group itself, many at a time."""
     covered: CoveredFrames = NOTHING_COVERED
-    """What somebody knows from a snapshot: the marks of such groups are looked at, not more."""
+    """What a snapshot has: of such groups only the marks are read."""
 
 
 class _Stop(Exception):
@@ -92,9 +92,9 @@ def scan_file(buffer: memoryview, scan: FileScan, chain: MarkChain, around: Surr
 
 
 def scan_on(buffer: memoryview, scan: FileScan, chain: MarkChain, start: int) -> None:
-    """Whole groups from `start` on, for somebody who follows a log that is being written.
+    """Whole groups from `start` on, for a reader that follows a log that is being written.
 
-    What ends the walk may be half a write, so it is told and not judged.
+    What ends the walk may be half a write, so it is reported and not judged.
     """
     scan.end, stop = _walk(buffer, start, scan, chain, Surroundings())
     scan.length = len(buffer)
@@ -132,7 +132,7 @@ def _walk(
 
 
 def _complete(chain: MarkChain, around: Surroundings) -> bool:
-    """True when the next file takes over exactly here; what follows in this one is no matter."""
+    """True when the next file takes over exactly here; what follows in this one does not matter."""
     return (
         around.next_number is not None
         and chain.trusted

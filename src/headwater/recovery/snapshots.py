@@ -26,7 +26,7 @@ from headwater.store.verify import FaultKind, VerifyFault
 
 
 def covered_logs(directory: PurePath, snapshot: Snapshot) -> dict[PurePath, CoveredFrames]:
-    """What the snapshot covers, for those who look at the logs after it."""
+    """What the snapshot covers, for those who read the logs after it."""
     root = directory / WAL_DIRECTORY
     return {
         root / meta.directory if meta.directory else root: CoveredFrames(
@@ -68,7 +68,7 @@ def refuse_missing_frames(shards: Iterable[ShardSurvey], covered: Mapping[PurePa
 
 
 def retired_logs(directory: PurePath, retired: list[ShardSurvey]) -> dict[str, ShardMeta]:
-    """Log directories nobody writes to any more, each with its last frame."""
+    """Log directories that are not written to any more, each with its last frame."""
     root = directory / WAL_DIRECTORY
     logs = {}
     for shard in retired:

@@ -89,7 +89,7 @@ def load_log(
     last_ts: int,
     lost_as: Loss = Loss.LOST_TAIL,
 ) -> StoredLog:
-    """Read the index files. What is below the earliest live seq is not even looked at."""
+    """Read the index files. What is below the earliest live seq is not even read."""
     earliest = stored.first_needed
     segments = files.load(
         checkpointed_seq, stored.active_first_seq, stored.active_data_bytes, earliest
@@ -123,7 +123,7 @@ def _load_gap(
 
 
 def _unreadable(count: int, ts: int) -> Entries:
-    """Records that nobody deleted and nobody can read, as the index of a damaged file has them."""
+    """Records that were not deleted and cannot be read, as the index of a damaged file has them."""
     entries = numpy.zeros(count, INDEX_DTYPE)
     entries["len"] = SEGMENT_FRAME_BYTES_MIN
     entries["ts"] = ts

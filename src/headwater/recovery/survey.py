@@ -51,7 +51,7 @@ _HINTS: Final = {
 
 
 class CurrentState(Enum):
-    """What CURRENT says, held against the files that are there."""
+    """What CURRENT says, compared with the files that are there."""
 
     ABSENT = "absent"
     UNREADABLE = "unreadable"
@@ -63,7 +63,7 @@ class CurrentState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class FileTask:
-    """One log file to look at, and what is known of it from outside."""
+    """One log file to scan, and what is known of it from outside."""
 
     path: PurePath
     number: int
@@ -117,9 +117,9 @@ def survey_shard(
     repairs: Repairs | None = None,
     covered: CoveredFrames = NOTHING_COVERED,
 ) -> ShardSurvey:
-    """Look at one shard. `repairs` stands in for the REPAIRS file, to try out a plan.
+    """Survey one shard. `repairs` stands in for the REPAIRS file, to try out a plan.
 
-    Of what is `covered` only as much is looked at as tells where the rest begins.
+    Of what is `covered` only as much is read as shows where the rest begins.
     """
     survey, tasks = begin_survey(disk, directory, deep=deep, repairs=repairs)
     for task in tasks:
@@ -133,7 +133,7 @@ def survey_shard(
             survey.chain.trusted, survey.chain.next_frame = False, next_number
         else:
             around = replace(task.around, covered=covered)
-            # Where most of it is passed over, a map spares reading what nobody looks at.
+            # Where most of it is passed over, a map spares reading what is not needed.
             mapped = covered is not NOTHING_COVERED
             task = replace(task, around=around)
             survey.files.append(_scan(disk, survey, task, mapped=mapped))
@@ -318,7 +318,7 @@ def _scan(disk: Disk, survey: ShardSurvey, task: FileTask, *, mapped: bool = Fal
     read = map_log_file if mapped else read_log_file
     scan_file(read(disk, scan.path), scan, survey.chain, task.around)
     if scan.verdict is FileVerdict.DAMAGED:
-        # Later files are still looked at, so that one report has everything.
+        # Later files are still scanned, so that one report has everything.
         survey.chain.trusted = False
     return scan
 

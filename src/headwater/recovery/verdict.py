@@ -1,4 +1,4 @@
-"""What a look at one log file can end with, and what was found on the way."""
+"""What the scan of one log file can end with, and what it found on the way."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ class FileVerdict(Enum):
     EMPTY = "empty"
     """Nothing but zeros: made ahead, never written to."""
     CLEAN = "clean"
-    """Whole groups, then zeros to the end, or the end that the next file vouches for."""
+    """Whole groups, then zeros to the end, or the end that the next file confirms."""
     TORN = "torn"
-    """Whole groups, then an unfinished write that nobody was promised."""
+    """Whole groups, then an unfinished write that was never acknowledged."""
     DAMAGED = "damaged"
     """Bytes that were known to be synced are wrong or gone."""
     FOREIGN = "foreign"

@@ -1,6 +1,6 @@
 """From a directory after any crash to positions a writer can go on from.
 
-Look at every shard, decide by the table, refuse before anything is touched, then the few repairs
+Survey every shard, decide by the table, refuse before anything is touched, then the few repairs
 that lose nothing: an unfinished rotation or trim is finished, a torn tail is quarantined and
 overwritten with zeros. Doing it once, twice or after another crash in the middle gives the same
 log (I4).
@@ -146,7 +146,7 @@ def cut_torn_tail(disk: Disk, scan: FileScan) -> None:
     """Put a copy of the torn bytes aside, then overwrite them with zeros.
 
     Zeros instead of a shorter file: the space stays allocated, and the length keeps telling
-    whether somebody cut the file.
+    whether the file was cut.
     """
     tail = bytes(read_log_file(disk, scan.path)[scan.end :]).rstrip(b"\0")
     with contextlib.suppress(OSError):
@@ -162,7 +162,7 @@ def cut_torn_tail(disk: Disk, scan: FileScan) -> None:
 
 
 def quarantine(disk: Disk, of: PurePath, name: str, contents: bytes) -> PurePath:
-    """Keep bytes that leave the log, under a name that tells where they were."""
+    """Keep bytes that leave the log, under a name that says where they were."""
     directory = of.parent / QUARANTINE_DIRECTORY
     if not disk.is_directory(directory):
         disk.make_directory(directory)

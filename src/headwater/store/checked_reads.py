@@ -1,4 +1,4 @@
-"""Reading with the checksums looked at: what is damaged is told and left out, the rest is served.
+"""Reads that check the checksums: what is damaged is reported and left out, the rest is served.
 
 A bad sealed frame is reported, never served and never silently dropped (I6).
 """
@@ -27,7 +27,7 @@ _NOT_SERVED: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.DAMAGED)
 
 @dataclass(frozen=True, slots=True)
 class RecordDamage:
-    """Damage at one place: enough for an operator to look at it."""
+    """One damaged record, or several in a row: enough for an operator to find them."""
 
     path: PurePath
     offset: int
@@ -55,8 +55,8 @@ def good_positions(
 ) -> tuple[NDArray[numpy.bool_], list[RecordDamage]]:
     """Which of these entries may be served, and a finding for each that is damaged.
 
-    Dead records are not looked at. A live entry whose frame says deleted is left out without a
-    finding: somebody deleted the record after these entries were copied, or a crash came between
+    Dead records are not checked. A live entry whose frame says deleted is left out without a
+    finding: the record was deleted after these entries were copied, or a crash came between
     the two flags and the log finishes the delete (I8).
     """
     flags = index_flags(entries)

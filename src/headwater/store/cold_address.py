@@ -1,7 +1,7 @@
 """Where a data directory's cold tier is, remembered in the directory itself.
 
-A server that is told of a cold tier writes its address down, so that `headwater verify` finds the
-frames of cold segments later without being told again. Only the address: keys stay where the
+A server that is given a cold tier writes its address down, so that `headwater verify` finds the
+frames of cold segments later without being given it again. Only the address: keys stay where the
 server has them. The file is a hint and never decides anything for a server.
 """
 
@@ -25,7 +25,7 @@ _BYTES_MAX: Final = 64 * 1024
 _HARMLESS: Final = frozenset(
     {"region", "endpoint_override", "scheme", "force_virtual_addressing", "connect_timeout"}
 )
-"""Settings of a URL that tell where a store is. Every other one may be a secret."""
+"""Settings of a URL that say where a store is. Every other one may be a secret."""
 
 
 class ColdAddress(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ def without_credentials(address: str) -> str:
 def remember_cold_tier(disk: Disk, directory: PurePath, address: str) -> None:
     """Write the address down, durably, unless it is there."""
     if "://" not in address and isinstance(disk, PosixDisk):
-        address = disk.absolute(address)  # whoever reads it may run somewhere else
+        address = disk.absolute(address)  # its reader may run in another directory
     address = without_credentials(address)
     if remembered_cold_tier(disk, directory) == address:
         return

@@ -1,11 +1,11 @@
-"""The local index of a cold segment: the one place that knows which of its records were deleted.
+"""The local index of a cold segment: the only file that knows which of its records were deleted.
 
 The frames in the cold store are not flipped when a record is deleted, so a damaged entry cannot be
 read again from them: that might bring a deleted record back (I8). It is settled from two sides
 instead: the index in the cold store knows everything but later deletes, and what is left of the
 local entry says which of the two it was. Where it does not, the entry is DAMAGED and not served.
 
-Without the data beside it, nothing tells where the index should end. So it ends with one entry
+Without the data beside it, nothing says where the index should end. So it ends with one entry
 more, for the seq after the last: its offset is the length of the data, its flags are no record's.
 Where a record has its time, the end has whose segment it is; 0 for one that does not know.
 """
@@ -54,7 +54,7 @@ def cold_index_bytes(
 
 @dataclass(frozen=True, slots=True)
 class ColdEnd:
-    """What the last entry of a `.cold` file tells."""
+    """What the last entry of a `.cold` file says."""
 
     data_bytes: int
     identity: Identity | None

@@ -62,7 +62,7 @@ def flag_entries(
     """Set DELETED in the entries of these seqs and sync."""
     first = int(seqs[0])
     # A damaged entry gets a sound one that says no more than that its record is deleted: it would
-    # come back with every start. The last one tells where the data ends, and stays as it is.
+    # come back with every start. The last one says where the data ends, and stays as it is.
     damaged = (index_flags(entries[seqs - first]) & IndexFlag.DAMAGED) != 0
     seqs = seqs[~(damaged & (seqs == segment.end_seq))]
     if not len(seqs):

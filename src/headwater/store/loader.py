@@ -47,7 +47,7 @@ Report = Callable[[RecordDamage], None]
 
 @dataclass(frozen=True, slots=True)
 class _Numbers:
-    """What the first and the last entry of an index tell."""
+    """What the first and the last entry of an index say."""
 
     count: int
     end: int
@@ -218,7 +218,7 @@ class Loader:
         )
 
     def _in_cold(self, first_seq: int) -> Segment:
-        """The local index tells the numbers; where it cannot, the cold store is asked."""
+        """The numbers from the local index; where it cannot say, from the cold store."""
         path = self.directory.path_of(first_seq, SegmentFile.COLD)
         index = read_all(self.directory.disk, path)
         count = max(len(index) // ENTRY_BYTES - 1, 0)
@@ -240,7 +240,7 @@ class Loader:
         return Segment(first_seq, count, data_bytes, True, created_ms, Tier.COLD, identity)
 
     def _numbers(self, first_seq: int, own: Identity | None) -> _Numbers | None:
-        """None when the first and the last entry do not tell, or belong to something else."""
+        """None when the first and the last entry do not say, or belong to something else."""
         path = self.directory.path_of(first_seq, SegmentFile.IDX)
 
         def work(file: File) -> _Numbers | None:
@@ -277,7 +277,7 @@ class Loader:
             entries, more = extend_entries(entries, first_seq, data, idx, salt)
         except FormatError as error:
             raise DamageError(
-                f"neither the index nor the data tells what is here: {error.reason}",
+                f"neither the index nor the data says what is here: {error.reason}",
                 path=path,
                 offset=error.offset,
                 advice=REPAIR,

@@ -72,7 +72,7 @@ class SegmentMaps:
     def checked(self, key: MapKey, count: int) -> NDArray[numpy.bool_] | None:
         """Which of the records of a mapped file were found sound since it was mapped.
 
-        To be marked by whoever checks them. None when the file is not mapped.
+        Their checker marks them. None when the file is not mapped.
         """
         with self._lock:
             if key not in self._views:

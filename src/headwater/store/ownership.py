@@ -1,7 +1,7 @@
-"""Is this the segment that belongs here? A file in another's place is refused, and told whose.
+"""Is this the segment that belongs here? That of another topic or range is refused by name.
 
-What a start looks at is cheap: the first frame's checksum, and the first and the last entry. Only
-where they do not agree is more read, to tell damage, which is mended, from files that were
+What a start reads is cheap: the first frame's checksum, and the first and the last entry. Only
+where they do not agree is more read, to tell damage, which is repaired, from files that were
 exchanged (I6).
 """
 
@@ -45,12 +45,12 @@ from headwater.store.topic_directory import TopicDirectory
 
 ADVICE: Final = "put the right file back, from where it is or from a backup"
 TOPICS_CHECKED_MAX: Final = 1_000
-"""Other topics that are asked whether a file is theirs, for the message."""
+"""Other topics that are checked for whether a file is theirs, for the message."""
 BEGIN_BYTES: Final = 4
 
 
 class DataHead(NamedTuple):
-    """What a data file tells without being read."""
+    """What a data file says without being read as a whole."""
 
     size: int
     checksum: int | None
@@ -58,7 +58,7 @@ class DataHead(NamedTuple):
 
 
 class Wrong(NamedTuple):
-    """A file in another's place."""
+    """A file under the name of another one."""
 
     path: PurePath
     what: str
@@ -99,7 +99,7 @@ def pair_identity(
     if shift == 0:
         return None
     if shift is None or shift == salt_of(own) or len(entries) < 2:
-        return own  # entries are damaged here and there, and the data tells what they should be
+        return own  # entries are damaged here and there, and the data says what they should be
     data = directory.path_of(first_seq, SegmentFile.DATA)
     seq = sound_first_seq(directory.disk, data)
     if seq is None:
@@ -159,7 +159,7 @@ def older_than(flagged: int | None) -> str:
 
 def foreign_data(begin: bytes, first_seq: int, identity: Identity | None) -> str | None:
     """What is wrong with data whose first frame is in `begin`; None when it is what the identity
-    says, or when the frame is damaged: that is told of the frame."""
+    says, or when the frame is damaged: then the frame is reported."""
     seq = seq_of_first(begin)
     if seq is None:
         return None
@@ -173,7 +173,7 @@ def foreign_data(begin: bytes, first_seq: int, identity: Identity | None) -> str
 def _whose(
     directory: TopicDirectory, first_seq: int, seq: int, own: Identity | None, shift: int
 ) -> Wrong:
-    """Which of the two files is in the wrong place, and where it belongs."""
+    """Which of the two files belongs to another segment, and to which."""
     disk = directory.disk
     data = directory.path_of(first_seq, SegmentFile.DATA)
     index = directory.path_of(first_seq, SegmentFile.IDX)

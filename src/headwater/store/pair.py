@@ -1,4 +1,4 @@
-"""The two files of a hot segment: reading facts of them, appending, mending an index.
+"""The two files of a hot segment: reading facts of them, appending, repairing an index.
 
 Data is always durable before the index that points at it.
 """
@@ -121,7 +121,7 @@ def repair_entries(
         lost["offset"], lost["len"] = end_of(entries[: low + len(rebuilt)]), SEGMENT_FRAME_BYTES_MIN
         lost["ts"], lost["flags_check"] = 0, IndexFlag.DAMAGED
         if len(lost) and high < len(entries):
-            # All that lies before the next frame: whoever reads on from here finds that one.
+            # All that lies before the next frame: a reader that goes on from here finds that one.
             gap = int(entries["offset"][high]) - int(lost["offset"][-1])
             lost["len"][-1] = max(gap, SEGMENT_FRAME_BYTES_MIN)
         for row in range(low, high):

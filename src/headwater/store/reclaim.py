@@ -38,7 +38,7 @@ def choose_relocations(segments: Sequence[Segment], settings: SegmentSettings) -
 
 
 def may_relocate(hot_bytes: Sequence[int], settings: SegmentSettings) -> bool:
-    """Whether these sizes of hot segments are more than may stay, as far as sizes can tell."""
+    """Whether these sizes of hot segments are more than may stay, as far as sizes show."""
     too_many = len(hot_bytes) > settings.hot_retain_segments
     return too_many or 0 < settings.hot_retain_bytes < sum(hot_bytes)
 
@@ -59,6 +59,6 @@ def is_rewrite_due(segment: Segment, entries: Entries, settings: SegmentSettings
 
 
 def is_only_dead(entries: Entries) -> bool:
-    """True when every record is deleted and none of them has to be told of as lost."""
+    """True when every record is deleted and none of them has to be reported as lost."""
     flags = index_flags(entries)
     return bool(numpy.all(flags & IndexFlag.DELETED) and not numpy.any(flags & IndexFlag.LOST))

@@ -27,7 +27,7 @@ from headwater.store.pair import file_bytes, read_range
 
 
 class SegmentStore(Protocol):
-    """The segments of one topic in one place. A segment's id is its first seq."""
+    """The segments of one topic in one tier. A segment's id is its first seq."""
 
     def put(self, first_seq: int, data: Buffer, idx: Buffer) -> None:
         """Both parts are durable on return. What was there under this id is replaced."""

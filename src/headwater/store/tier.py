@@ -48,7 +48,7 @@ class TopicTier:
         with file_work(self.hot.path):
             data = self._hot_bytes(segment, SegmentFile.DATA)
             idx = self._hot_bytes(segment, SegmentFile.IDX)
-        # Also when a copy is there: whoever made it may have died before it was durable.
+        # Also when a copy is there: the process that made it may have died before it was durable.
         cold.put(segment.first_seq, data, idx)
         if not self._is_copied(cold, segment, data, idx):
             raise StorageError(

@@ -1,6 +1,6 @@
 """What a crash can leave of a segment's files, and how each case is finished: a table.
 
-Every change that touches two files passes through a name of its own, and the name tells how far
+Every change that touches two files passes through a name of its own, and the name says how far
 it came. `settle` brings a set of files to rest:
 
 | files that are there | what it was | what is done |
@@ -51,7 +51,7 @@ class TopicDirectory:
 
     @property
     def topic_id(self) -> int | None:
-        """Whose directory it is; None when the name does not tell."""
+        """Whose directory it is; None when the name does not say."""
         return parse_topic_directory_name(self.path.name)
 
     def scan(self) -> None:

@@ -1,6 +1,6 @@
-"""The segment files of one topic, behind one door.
+"""The segment files of one topic, behind one class.
 
-It keeps no list of segments: whoever owns the topic does, and hands in the segment meant. So
+It keeps no list of segments: the owner of the topic does, and hands in the segment meant. So
 nothing here is shared between threads but the maps, and a call for one topic never waits for
 another. Writing calls come from one thread at a time; reading ones from anywhere.
 """
@@ -121,7 +121,7 @@ class TopicFiles:
             return loader.load(checkpointed_seq, active_first_seq, active_data_bytes, earliest_seq)
 
     def index(self, segment: Segment) -> Entries:
-        """The entries of a segment; bad ones read again from the data, told and written back.
+        """The entries of a segment; bad ones read again from the data, reported and written back.
 
         An entry whose frame is not sound either comes back with the flag DAMAGED.
         """
@@ -189,7 +189,7 @@ class TopicFiles:
             self._torn = active
             begun = [first_seq for first_seq in begun if first_seq != active.first_seq]
         self._begun.extend(each for each in begun if each not in self._begun)
-        if at_once:  # somebody needs the room
+        if at_once:  # the room is needed now
             with suppress(OSError):
                 self._clean_up()
 
@@ -232,7 +232,7 @@ class TopicFiles:
 
         Returns the segment and its entries as they are now; a cold segment comes back hot. Readers
         of the old segment go on reading the old bytes or get a SegmentChangedError; `forget` the
-        old segment when nobody looks it up any more.
+        old segment when no reader looks it up any more.
         """
         whole = self.read(segment, segment.first_seq, segment.end_seq, entries)
         data, compacted = rewrite.compact(segment, entries, whole)
@@ -297,7 +297,7 @@ class TopicFiles:
                 raise SegmentMissingError(path) from error
 
     def at_hand(self, segment: Segment, entries: Entries) -> SegmentSlice | None:
-        """What `read` gives, if it is likely that looking at it waits for no disk."""
+        """What `read` gives, if reading it is likely to wait for no disk."""
         known = self._mapped(segment)
         if known is None or not len(entries):
             return None
@@ -332,7 +332,7 @@ class TopicFiles:
         return view
 
     def _read_cold(self, segment: Segment, begin: int, end: int) -> memoryview:
-        """What is there of these bytes: a reader tells of the frames that are not."""
+        """What is there of these bytes: a reader reports the frames that are not."""
         cold, first_seq = self._cold_store(segment), segment.first_seq
         try:
             self._refuse_foreign(cold, segment)
@@ -446,7 +446,7 @@ class TopicFiles:
         return True
 
     def forget(self, segment: Segment) -> None:
-        """Let the map of a segment go; slices of it that somebody holds stay readable."""
+        """Let the map of a segment go; slices of it that readers hold stay readable."""
         if self._maps is not None:
             self._maps.forget(self._map_key(segment))
 

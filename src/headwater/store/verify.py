@@ -1,8 +1,8 @@
-"""Every frame and every index entry of a topic's segments, held against each other.
+"""Every frame and every index entry of a topic's segments, compared with each other.
 
 A fault is `bad` when an owner could not serve something because of it, or would refuse to start.
-The rest is what an owner settles by itself: work that was interrupted, bytes beyond a checkpoint.
-Nothing is changed. A topic can be looked at as a whole, or in pieces: its names, each segment by
+The rest is what an owner finishes by itself: work that was interrupted, bytes beyond a checkpoint.
+Nothing is changed. A topic can be checked as a whole, or in parts: its names, each segment by
 itself, and then whether the segments fit together.
 """
 
@@ -47,7 +47,7 @@ from headwater.store.pair import end_of, read_all, whole_entries, with_file
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory
 
 PROBLEMS_LISTED_MAX: Final = 20
-"""Faults of one kind that are listed of one file; of the rest only the number is told."""
+"""Faults of one kind that are listed of one file; of the rest only the number is reported."""
 _UNFINISHED_DELETES: Final = frozenset({FrameFault.DELETED, FrameFault.NOT_DELETED})
 
 Advance = Callable[[int], None]
@@ -76,7 +76,7 @@ class FaultKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class VerifyFault:
-    """Something that was seen at one place."""
+    """One thing that is wrong, with its file and offset."""
 
     path: PurePath
     offset: int | None
@@ -123,7 +123,7 @@ class SegmentCheck:
 
 
 class ColdSource(Protocol):
-    """What the cold tier has of one topic. Whoever makes it reports a tier that does not answer."""
+    """What the cold tier has of one topic. Its maker reports a tier that does not answer."""
 
     def check(self, first_seq: int, pointer: PurePath) -> SegmentCheck | None:
         """The frames that the index at `pointer` leads to; None when they could not be read."""
@@ -140,7 +140,7 @@ def verify_segments(
     cold: ColdSource | None = None,
 ) -> Iterator[VerifyFault]:
     """All faults in one topic's directory, and in what `cold` has of the topic. FileNotFoundError
-    when an owner removes a file just now: look again."""
+    when an owner removes a file just now: verify again."""
     faults, first_seqs = check_names(disk, path, expected)
     yield from faults
     ranges: list[SegmentRange] = []
@@ -188,7 +188,7 @@ def _copies_without_index(
 def check_names(
     disk: Disk, path: PurePath, expected: Expected | None
 ) -> tuple[list[VerifyFault], list[int]]:
-    """What the names in a topic's directory tell, and the segments that are to be looked at."""
+    """What the names in a topic's directory say, and the segments that are to be checked."""
     directory = TopicDirectory(disk, path)
     directory.scan()
     faults = []
@@ -250,7 +250,7 @@ def verify_segment(
     check.faults += _odd_end(index_path, contents, first_seq, is_cold)
     wrong = bad_entries(entries, first_seq, salt_of(identity))
     if is_cold:
-        entries = entries[:-1]  # the last one tells where the data ends
+        entries = entries[:-1]  # the last one says where the data ends
     elif expected is not None and first_seq + len(entries) - 1 > expected.checkpointed_seq:
         entries = entries[: expected.checkpointed_seq - first_seq + 1]
         what = "entries behind the last checkpoint"
@@ -356,7 +356,7 @@ def _contents(file: File) -> memoryview:
 def listed(
     path: PurePath, problems: list[tuple[int, str]], kind: FaultKind, *, bad: bool = True
 ) -> Iterator[VerifyFault]:
-    """A fault for each place, but not thousands of one kind in one file."""
+    """A fault for each problem, but not thousands of one kind in one file."""
     for offset, what in problems[:PROBLEMS_LISTED_MAX]:
         yield VerifyFault(path, offset, what, bad, kind)
     if len(problems) > PROBLEMS_LISTED_MAX:

@@ -1,7 +1,7 @@
-"""A segment in the cold tier, held against the index that points at it.
+"""A segment in the cold tier, compared with the index that points at it.
 
 The frames there are not touched when a record is deleted, so what is deleted here and live there
-is as it should be. Everything else must agree: lengths, places, times, flags, every checksum.
+is as it should be. Everything else must agree: lengths, offsets, times, flags, every checksum.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def verify_cold_segment(
     local = whole_entries(read_all(disk, path / segment_file_name(first_seq, SegmentFile.COLD)))
     check = SegmentCheck()
     try:
-        check.faults += _held_against(local, first_seq, store, store_path, check)
+        check.faults += _compare(local, first_seq, store, store_path, check)
     except DamageError as error:
         where = store_path / segment_file_name(first_seq, SegmentPart.DATA)
         where = where if error.path is None else PurePath(error.path)
@@ -54,7 +54,7 @@ def verify_cold_segment(
     return check
 
 
-def _held_against(
+def _compare(
     local: Entries, first_seq: int, store: SegmentStore, store_path: PurePath, check: SegmentCheck
 ) -> Iterator[VerifyFault]:
     end = cold_end(local[-1:], first_seq + len(local) - 1)

@@ -51,12 +51,12 @@ class ManualClock:
         """
         with self._changed:
             if until_us is not None and until_us <= self._monotonic_us:
-                return doorbell.hear(0)
+                return doorbell.wait(0)
             waiter = _Waiter(doorbell, until_us)
             self._waiters.append(waiter)
             self._park_count += 1
             self._changed.notify_all()
-        doorbell.hear(None)
+        doorbell.wait(None)
         with self._changed:
             self._waiters.remove(waiter)
             self._changed.notify_all()
@@ -64,7 +64,7 @@ class ManualClock:
                 return True
             # Two rings mean that somebody rang beside the clock. Taking the second one keeps
             # it from ending the next wait for no reason.
-            return doorbell.hear(0) or waiter.rung_by_other
+            return doorbell.wait(0) or waiter.rung_by_other
 
     def advance(self, us: int) -> None:
         """Let time pass on both sides and wake every thread whose deadline was reached."""
@@ -133,6 +133,6 @@ class ManualClock:
                 continue
             if waiter.until_us <= self._monotonic_us:
                 # A ring that is already there would swallow ours; remember whose it was.
-                waiter.rung_by_other = waiter.doorbell.hear(0)
+                waiter.rung_by_other = waiter.doorbell.wait(0)
                 waiter.rung_by_clock = True
                 waiter.doorbell.ring()

@@ -6,7 +6,7 @@ synced, cut to its length and synced again before the next one gets its names, s
 but the last is whole.
 
 Now and then a group begins with an event of the log's own, which says how much of the segment was
-synced before. It is written with the group, so it costs no write, no sync and nobody's sleep.
+synced before. It is written with the group, so it costs no write, no sync and no wake-up.
 
 Keeps I5 (what may be cut is only ever behind the last sync), I12.
 """
@@ -66,7 +66,7 @@ class _ActiveSegment:
     checksum: RunningChecksum
     witnessed_us: int
     witnessed_end: int = 0
-    """Bytes of the log that the last event, or what was there at the start, vouches for."""
+    """Bytes of the log that the last event, or the start, says were synced."""
 
     @property
     def synced_entries(self) -> int:
@@ -78,7 +78,7 @@ class _ActiveSegment:
 
     def sync(self) -> None:
         """Both files. Entries may be on stable storage before their batches are, as they may be
-        whenever the kernel writes by itself: nobody is told of either before both are."""
+        whenever the kernel writes by itself: no answer names either before both are."""
         log, index = self.files()
         if log.synced_end == log.end or index.synced_end == index.end:
             log.sync()
@@ -241,7 +241,7 @@ class BatchLog:
         return True
 
     def note_saved(self, segment: SegmentMeta) -> None:
-        """A checkpoint vouches for this much from now on. Called on any thread."""
+        """A checkpoint covers this much from now on. Called on any thread."""
         self._saved = segment
 
     def close(self) -> None:

@@ -2,7 +2,7 @@
 
 The disk class acks before a sync, so a power loss may take acked records. Their seqs must not be
 reused for other records. So a durable HeadWatermark frame reserves seqs ahead; after a crash the
-head goes on above the ceiling. A new reservation is asked for when half of the old one is used,
+head goes on above the ceiling. A new reservation is made when half of the old one is used,
 so that a writer hardly ever waits for one.
 """
 
@@ -46,7 +46,7 @@ class SeqCeilings:
         return 0 if ceiling is None else ceiling.durable
 
     def take_back(self, topic_id: int) -> None:
-        """What was asked for last did not reach the log; it has to be asked for again."""
+        """The last reservation did not reach the log; it has to be made again."""
         ceiling = self._ceilings.get(topic_id)
         if ceiling is not None:
             ceiling.reserved = ceiling.durable

@@ -1,4 +1,4 @@
-"""One group: write, answer who need not wait, sync, answer the rest. And what failing means.
+"""One group: write, answer tickets that need no sync, sync, answer the rest. And what failing is.
 
 A write or sync that fails poisons the log (I11): the kernel may have dropped the dirty pages and
 call them clean, so a retry could succeed and lie. No room is not a failure but a state (I12):
@@ -248,7 +248,7 @@ class GroupCommitter:
         due_at = self._idle_mark_due_at()
         if due_at is None or now < due_at:
             return
-        self._unwitnessed_since_us = None  # tried once: a full disk must not be asked in a loop
+        self._unwitnessed_since_us = None  # tried once: a full disk must not be tried in a loop
         self._log.witness(clean_stop=False)
         self._forget_unsynced()
 

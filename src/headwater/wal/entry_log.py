@@ -1,7 +1,7 @@
-"""The machine dialect: entries at places their owner chose, in segments made ahead.
+"""The machine dialect: entries at offsets their owner chose, in segments made ahead.
 
-A ticket says where its first byte goes, because answers name the place before it is written. The
-log checks that places follow each other without a gap; what was placed behind a refused ticket is
+A ticket says where its first byte goes, because answers name the offset before it is written. The
+log checks that offsets follow each other without a gap; what goes behind a refused ticket is
 refused too, so nothing is ever written after a hole.
 
 Order at the border of two segments, each step durable before the next: old segment synced; new
@@ -109,7 +109,7 @@ class EntryLog:
         if position.file_bytes:
             self._file = disk.open(self._path_of(position.segment), OpenMode.UPDATE)
         self.synced_offset = global_offset(position.segment, position.offset)
-        """Everything before this place is on stable storage. Read by anyone."""
+        """Everything before this offset is on stable storage. Read by any thread."""
         self._prepared.discard()
 
     @property
@@ -147,7 +147,7 @@ class EntryLog:
             ticket.last_frame = self._entries
         self._unsynced_writes += writers_of(tickets)
         if self._writes_at_risk is not None and self._unsynced_writes >= self._writes_at_risk:
-            # Before anybody of this group is answered: a large one would be too many at once.
+            # Before any ticket of this group is answered: a large one would be too many at once.
             self.sync()
         if not self._next_requested and self._offset > self._file_bytes // 2:
             self._request_next()
@@ -206,7 +206,7 @@ class EntryLog:
         return self._directory / segment_name(segment)
 
     def _runs(self, tickets: Sequence[Ticket]) -> list[tuple[int, list[bytes]]]:
-        """The bodies by segment, each with its place, after checking that places are gapless."""
+        """The bodies by segment, each with its offset, after checking that offsets are gapless."""
         runs: list[tuple[int, list[bytes]]] = []
         expected, segment = self.end_offset, self._segment
         for ticket in tickets:
@@ -221,7 +221,7 @@ class EntryLog:
                 raise OSError(errno.ENOSPC, _ESSENTIAL_ONLY, str(self._directory))
             else:
                 raise InvariantError(
-                    f"an entry was placed at {offset}, but the log is at {expected}"
+                    f"an entry was given offset {offset}, but the log is at {expected}"
                 )
             expected = offset + len(ticket.body)
         return runs
@@ -249,7 +249,7 @@ class EntryLog:
             sync_names(self._disk, self._directory)
 
     def _stage(self, segment: int, size: int) -> None:
-        """A segment of zeros under its own name; whoever reads now finds it empty."""
+        """A segment of zeros under its own name; a reader finds it empty."""
         self._staged[segment] = self._prepared.take(size, self._path_of(segment))
 
     def _discard_staged(self, segment: int) -> None:

@@ -14,7 +14,7 @@ from headwater.core.durability import Durability
 
 @dataclass(slots=True)
 class Unsynced:
-    """What was written since the last sync. The committer's own; policies only look."""
+    """What was written since the last sync. The committer's own; policies only read it."""
 
     submissions: int
     since_us: int
@@ -35,7 +35,7 @@ class SyncPolicy(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ByClass:
-    """fsync acks wait; the rest is hardened on a timer."""
+    """fsync acks wait; the rest is synced on a timer."""
 
     interval_us: int
 

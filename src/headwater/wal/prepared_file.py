@@ -16,7 +16,7 @@ from headwater.format.names import PREPARED_NAME
 
 
 class PreparedFile:
-    """At most one file waiting under a fixed name. Whoever takes it says its real name."""
+    """At most one file waiting under a fixed name. Its taker says its real name."""
 
     def __init__(self, disk: Disk, directory: PurePath, file_bytes: int, chunk_bytes: int) -> None:
         self._disk = disk
@@ -37,10 +37,10 @@ class PreparedFile:
             self._prepare(max(bytes_min, self._file_bytes))
 
     def take(self, bytes_min: int, target: PurePath) -> tuple[File, int]:
-        """The file and its length, renamed to `target`; made now if nobody was ahead of us.
+        """The file and its length, renamed to `target`; made now if it was not made ahead.
 
-        Renamed under the lock and before it is handed out: until then it is ours, and nobody who
-        prepares the one after it can take it for a leftover.
+        Renamed under the lock and before it is handed out: until then it is ours, and the thread
+        that prepares the one after it cannot take it for a leftover.
         """
         with self._lock:
             self._prepare(max(bytes_min, self._file_bytes))

@@ -56,7 +56,7 @@ class SubmissionQueue:
         with self._lock:
             if self._closed:
                 raise ClosedError("the log is closed; nothing was written")
-            # A ticket takes as many places as there are writers behind it: how they came together
+            # A ticket takes as many slots as there are writers behind it: how they came together
             # must not change how much is let in.
             depth = self._writers + ticket.writers
             size = self._bytes + len(ticket.body)

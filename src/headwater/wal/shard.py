@@ -96,7 +96,7 @@ class Shard:
         future: Future[T] = Future()
         self._tasks.append((future, work))
         self._queue.ring()
-        if self._finished:  # set before the thread looks for the last time, so one of us sees it
+        if self._finished:  # set before the thread looks for the last time, so one of both sees it
             self._refuse_tasks()
         return future
 
@@ -111,7 +111,7 @@ class Shard:
             self._serve()
             self._committer.finish()
         finally:
-            # Only reached with tickets left if the loop itself broke; nobody waits for ever.
+            # Only reached with tickets left if the loop itself broke; no submitter waits for ever.
             self._queue.close()
             left = self._queue.drain()
             for ticket in left:
@@ -134,7 +134,7 @@ class Shard:
                 if closed:
                     return
                 if rested:
-                    self.window.observe(1)  # nobody came back: the next is not made to wait
+                    self.window.observe(1)  # no writer came back: the next is not made to wait
                 rested = self._rest()
                 continue
             if not rested:
@@ -167,10 +167,10 @@ class Shard:
         return expected > 1
 
     def _await(self, wanted: int, wait_us: int) -> None:
-        """Sleep until this many writers wait, or nobody came for `wait_us`.
+        """Sleep until this many writers wait, or none came for `wait_us`.
 
-        As long as some arrive, whoever submits them needs the interpreter, and a sync for those
-        who are here would only be in the way of the rest.
+        As long as some arrive, their submitters need the interpreter, and a sync for those that
+        are here would only be in the way of the rest.
         """
         clock, queue = self._clock, self._queue
         began_us = clock.monotonic_us()

@@ -15,7 +15,7 @@ _making_a_gate = threading.Lock()
 class Ticket:
     """Frames that go into the log together: all of them in one group, or none.
 
-    `context` belongs to the submitter; the log never looks at it. `essential` tickets (deletes,
+    `context` belongs to the submitter; the log never reads it. `essential` tickets (deletes,
     acks, floors, checkpoints) may use the reserve while the disk is full.
     """
 
@@ -50,7 +50,7 @@ class Ticket:
         if self.resolved:
             raise InvariantError("a commit ticket was resolved twice")
         self.error = error
-        self.resolved = True  # before looking for a gate: see `wait`
+        self.resolved = True  # before reading the gate: see `wait`
         gate = self._gate
         if gate is not None:
             gate.release()
@@ -58,8 +58,8 @@ class Ticket:
     def wait(self, timeout_s: float = -1) -> bool:
         """Block until answered. True when acked; raises what went wrong; False on time-out.
 
-        Only a ticket that somebody blocks on has a gate. No answer is missed: we make the gate
-        and then look at `resolved`, `resolve` sets `resolved` and then looks for the gate.
+        Only a ticket that a thread blocks on has a gate. No answer is missed: `wait` makes the gate
+        and then reads `resolved`, `resolve` sets `resolved` and then reads the gate.
         """
         if not self.resolved:
             gate = self._make_gate()
@@ -100,7 +100,7 @@ def writers_of(tickets: Sequence[Ticket]) -> int:
 
 Listener = Callable[[Sequence[Ticket]], None]
 """Called on the log's thread, once per resolved batch of tickets, in enqueue order; and with none
-when a sync hardened what was answered before it."""
+when a sync made durable what was answered before it."""
 
 
 def resolve_quietly(tickets: Sequence[Ticket]) -> None:

@@ -16,7 +16,7 @@ export class ApiError extends Error {
 /** The server did not answer; `connection` waits for it. */
 export class LostError extends Error {}
 
-/** What somebody typed cannot be sent. */
+/** What was typed cannot be sent. */
 export class Mistake extends Error {}
 
 export function get(path, options) {
@@ -36,13 +36,13 @@ export function named(name) {
     return encodeURIComponent(name);
 }
 
-/** Ask, and read the answer as JSON with `parse`. */
+/** Send a request and read the response as JSON with `parse`. */
 export async function ask(method, path, body, { signal, parse = JSON.parse } = {}) {
     const answer = await send(method, path, body, { signal });
     return parse(await whole(answer));
 }
 
-/** Ask, and give the answer as it comes. Whoever is not let in is asked for a key, once. */
+/** Send a request and return the response unread. On 401 the page asks for a key, once. */
 export async function send(method, path, body, { signal, headers = {} } = {}) {
     for (let turn = 0; ; turn += 1) {
         await whenReachable();
@@ -106,5 +106,5 @@ async function errorOf(answer) {
 function reasonFor(error) {
     return error.message.includes("not known")
         ? "The server does not know the key that was sent."
-        : "This server wants a key. One that may read shows most pages.";
+        : "This server needs a key. A key that may read shows most pages.";
 }

@@ -1,5 +1,5 @@
-// Is the server there? When it is not, everybody waits here; it is asked again and again, more
-// and more rarely, until it answers.
+// Is the server there? When it is not, all requests wait here, and the page asks again, more and
+// more rarely, until the server answers.
 
 import { make, refill, say } from "./element.js";
 
@@ -25,12 +25,12 @@ export function whenReachable() {
 
 async function tryUntilBack(reason) {
     let wait = FIRST_MS;
-    let told = reason;
+    let shown = reason;
     while (!reachable) {
-        await countDown(told, wait);
+        await countDown(shown, wait);
         const answer = await probe();
         reachable = answer.ready;
-        told = answer.reason ?? reason;
+        shown = answer.reason ?? reason;
         // A server that is coming up is worth asking more often than one that is gone.
         wait = answer.isThere ? FIRST_MS : Math.min(wait * 1.7, MOST_MS);
     }
@@ -48,7 +48,7 @@ async function probe() {
         });
         if (answer.ok) return { ready: true };
         const { error } = await answer.json();
-        // A log that failed is told by the pages themselves: reading goes on.
+        // The pages themselves show a log that failed: reads go on.
         if (error.code === "storage_failed") return { ready: true };
         return { ready: false, isThere: true, reason: notReady(error) };
     } catch {
@@ -84,7 +84,7 @@ function showBanner(reason, seconds) {
     const pulse = document.getElementById("pulse");
     // What was last known of it is no longer so; the next status says how it is.
     pulse.dataset.state = "bad";
-    say(pulse, "away");
+    say(pulse, "unhealthy");
     if (banner.hidden || banner.dataset.reason !== reason) {
         banner.dataset.reason = reason;
         refill(

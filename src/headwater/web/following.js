@@ -35,29 +35,29 @@ function parsed(frame, parse) {
  * Follow one topic from a seq on until the signal ends, through restarts of the server: a stream
  * that ended is opened again behind the last record that came.
  */
-export async function follow(topic, fromSeq, { match, parse, signal }, told) {
+export async function follow(topic, fromSeq, { match, parse, signal }, onEvent) {
     let seq = fromSeq;
     while (!signal.aborted) {
         try {
             await whenReachable();
-            const wish = { topics: { [topic]: { from_seq: seq } }, include_tags: true };
-            if (match) wish.match = match;
-            const watch = await post("/v0/watch", wish, { signal });
+            const options = { topics: { [topic]: { from_seq: seq } }, include_tags: true };
+            if (match) options.match = match;
+            const watch = await post("/v0/watch", options, { signal });
             const answer = await send("GET", watch.stream_url, undefined, {
                 signal,
                 headers: { accept: "text/event-stream" },
             });
-            told({ name: "open" });
+            onEvent({ name: "open" });
             for await (const event of events(answer.body, parse)) {
                 if (event.name === "record") seq = event.data.to_seq;
                 if (event.name === "caught-up") seq = Math.max(seq, event.data.seq);
-                told(event);
+                onEvent(event);
             }
         } catch (error) {
             if (signal.aborted) return;
             if (!(error instanceof LostError || error instanceof TypeError)) throw error;
         }
-        told({ name: "closed" });
+        onEvent({ name: "closed" });
         await pause(500, signal);
     }
 }

@@ -2,12 +2,12 @@
 
 import { field, make } from "./element.js";
 
-const PLACE = "headwater.key";
+const STORAGE_KEY = "headwater.key";
 
 let asking = null;
 
 export function authorization() {
-    const key = sessionStorage.getItem(PLACE);
+    const key = sessionStorage.getItem(STORAGE_KEY);
     return key ? { authorization: `Bearer ${key}` } : {};
 }
 
@@ -30,11 +30,11 @@ function openDialog(reason) {
         const dialog = make("dialog", { class: "key", "aria-labelledby": "key-title" });
         const take = (event) => {
             event.preventDefault();
-            sessionStorage.setItem(PLACE, input.value.trim());
+            sessionStorage.setItem(STORAGE_KEY, input.value.trim());
             dialog.close("given");
         };
         const forget = () => {
-            sessionStorage.removeItem(PLACE);
+            sessionStorage.removeItem(STORAGE_KEY);
             dialog.close();
         };
         dialog.append(
@@ -52,7 +52,7 @@ function openDialog(reason) {
                 make(
                     "div",
                     { class: "buttons" },
-                    sessionStorage.getItem(PLACE)
+                    sessionStorage.getItem(STORAGE_KEY)
                         ? make("button", { type: "button", click: forget }, "Forget it")
                         : null,
                     make("button", { type: "button", click: () => dialog.close() }, "Cancel"),

@@ -78,10 +78,10 @@ function linesOf(columns, edges) {
         beside.get(to).push(from);
     }
     for (let sweep = 0; sweep < SWEEPS; sweep += 1) {
-        const places = new Map(lines.flatMap((line) => line.map((name, at) => [name, at])));
+        const positions = new Map(lines.flatMap((line) => line.map((name, at) => [name, at])));
         const middle = (name) => {
             const near = beside.get(name);
-            return near.reduce((sum, each) => sum + places.get(each), 0) / Math.max(near.length, 1);
+            return near.reduce((sum, each) => sum + positions.get(each), 0) / Math.max(near.length, 1);
         };
         for (const line of lines) {
             const wanted = new Map(line.map((name) => [name, middle(name)]));

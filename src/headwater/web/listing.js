@@ -5,8 +5,8 @@ import { get } from "./api.js";
 const PAGE_SIZE = 100;
 
 /**
- * Topics after a cursor, and the cursor after them. The server looks at so many names at a time: a
- * search that finds little is asked on until there is enough to show, or no more.
+ * Topics after a cursor, and the cursor after them. The server scans so many names at a time: a
+ * search with few matches goes on until there is enough to show, or no more.
  */
 export async function listTopics({ contains, type, cursor }, signal) {
     const topics = [];

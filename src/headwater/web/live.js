@@ -1,19 +1,19 @@
-// Doing something again and again, as long as somebody looks.
+// Repeat something as long as the page is visible.
 
 import { LostError } from "./api.js";
 import { whenReachable } from "./connection.js";
 
-/** How long is waited between looks, as a factor: for those who test and are in a hurry. */
+/** A factor on the time between refreshes; tests shorten it. */
 export const pace = { factor: 1 };
 
-/** So many times longer than a question took is waited before it is asked again. */
+/** Wait so many times longer than a request took before the next one. */
 const PATIENCE = 10;
 
 /**
- * Do `work` now and every so often until the page is left; what takes a server long is asked for
- * more rarely. `tell` hears what went wrong, or null.
+ * Do `work` now and every so often until the page is left; what takes the server long is requested
+ * more rarely. `report` gets the error, or null.
  */
-export async function repeat(milliseconds, signal, work, tell) {
+export async function repeat(milliseconds, signal, work, report) {
     while (!signal.aborted) {
         await whenVisible();
         await whenReachable();
@@ -21,10 +21,10 @@ export async function repeat(milliseconds, signal, work, tell) {
         const begun = performance.now();
         try {
             await work();
-            tell(null);
+            report(null);
         } catch (error) {
             if (signal.aborted) return;
-            if (!(error instanceof LostError)) tell(error);
+            if (!(error instanceof LostError)) report(error);
         }
         const spent = performance.now() - begun;
         await pause(Math.max(milliseconds * pace.factor, spent * PATIENCE), signal);
@@ -51,7 +51,7 @@ function whenVisible() {
 }
 
 /** Call `work` when nothing was typed for a moment. */
-export function settled(work, milliseconds = 250) {
+export function debounced(work, milliseconds = 250) {
     let timer = null;
     return () => {
         clearTimeout(timer);

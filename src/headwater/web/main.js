@@ -8,17 +8,17 @@ import { address, whereWeAre } from "./navigation.js";
 import { watchStatus } from "./status.js";
 import { startTheme } from "./theme.js";
 import { openInstance } from "./page-instance.js";
-import { openJobs } from "./page-jobs.js";
 import { openKafka } from "./page-kafka.js";
-import { openLog } from "./page-log.js";
 import { openMachine } from "./page-machine.js";
 import { openMachines } from "./page-machines.js";
+import { openMaintenance } from "./page-maintenance.js";
 import { openOverview } from "./page-overview.js";
 import { openQueue } from "./page-queue.js";
 import { openQueues } from "./page-queues.js";
 import { openRouters } from "./page-routers.js";
 import { openTopic } from "./page-topic.js";
 import { openTopics } from "./page-topics.js";
+import { openWal } from "./page-wal.js";
 
 const MENU = [
     { path: [], letter: "o", title: "Overview" },
@@ -27,8 +27,8 @@ const MENU = [
     { path: ["routers"], letter: "r", title: "Routers" },
     { path: ["kafka"], letter: "k", title: "Kafka" },
     { path: ["machines"], letter: "m", title: "Machines" },
-    { path: ["log"], letter: "l", title: "Log" },
-    { path: ["jobs"], letter: "j", title: "Jobs" },
+    { path: ["log"], letter: "l", title: "Write-ahead log" },
+    { path: ["jobs"], letter: "j", title: "Maintenance" },
 ];
 
 /** First part of the address -> what shows it, and under which entry of the menu it stands. */
@@ -43,8 +43,8 @@ const PAGES = new Map([
     ["machines", [openMachines, "machines"]],
     ["machine", [openMachine, "machines"]],
     ["instance", [openInstance, "machines"]],
-    ["log", [openLog, "log"]],
-    ["jobs", [openJobs, "jobs"]],
+    ["log", [openWal, "log"]],
+    ["jobs", [openMaintenance, "jobs"]],
 ]);
 
 const content = document.getElementById("content");
@@ -63,24 +63,23 @@ function show() {
         } else anchor.removeAttribute("aria-current");
     }
     const notice = make("div", { class: "notice", role: "alert", hidden: true });
-    const place = make("div");
-    refill(content, notice, place);
+    const container = make("div");
+    refill(content, notice, container);
     document.title = ["Headwater", ...parts].reverse().join(" - ");
     const reporter = reporterFor(notice);
     const problem = reporter("page");
-    open({ place, parts: parts.slice(1), query, signal: leaving.signal, problem, reporter });
+    open({ container, parts: parts.slice(1), query, signal: leaving.signal, problem, reporter });
 }
 
 /**
- * Tells what went wrong, by who tells: a look that went well does not hide what became of a press of
- * a button.
+ * Shows errors by their source: a refresh that succeeded does not hide the error of a button.
  */
 function reporterFor(notice) {
-    const told = new Map();
+    const errors = new Map();
     return (source) => (error) => {
-        if (error) told.set(source, explained(error));
-        else told.delete(source);
-        const text = [...new Set(told.values())].join(" ");
+        if (error) errors.set(source, explained(error));
+        else errors.delete(source);
+        const text = [...new Set(errors.values())].join(" ");
         notice.hidden = !text;
         if (notice.textContent !== text) notice.textContent = text;
     };
@@ -94,9 +93,9 @@ function explained(error) {
     return `${error.message} (${error.code})`;
 }
 
-function openNothing({ place }) {
+function openNothing({ container }) {
     refill(
-        place,
+        container,
         make("h1", {}, "There is no such page"),
         make("p", {}, make("a", { href: "#/" }, "To the overview")),
     );

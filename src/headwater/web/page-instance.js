@@ -1,4 +1,4 @@
-// One instance of a machine: where it stands, and how it came there.
+// One instance of a machine: its state and its history.
 
 import { get, named } from "./api.js";
 import { badge, facts, make, refill, section } from "./element.js";
@@ -8,10 +8,10 @@ import { link } from "./navigation.js";
 import { showPicture } from "./picture.js";
 import { Table } from "./table.js";
 
-export function openInstance({ place, parts: [id = ""], signal, problem }) {
+export function openInstance({ container, parts: [id = ""], signal, problem }) {
     const about = make("div");
     const context = make("pre", { class: "card" });
-    const picture = make("img", { class: "drawing", alt: `Where ${id} stands` });
+    const picture = make("img", { class: "drawing", alt: `The state of ${id}` });
     const note = make(
         "p",
         { class: "notice soft", hidden: true },
@@ -28,14 +28,14 @@ export function openInstance({ place, parts: [id = ""], signal, problem }) {
                 kind: "wrap mono",
                 cell: (row) => (row.payload ? JSON.stringify(row.payload) : ""),
             },
-            { title: "Place in the log", kind: "number mono", cell: (row) => row.wal_offset_text },
+            { title: "Offset in the log", kind: "number mono", cell: (row) => row.wal_offset_text },
         ],
         (row) => row.wal_offset_text,
         "Nothing has happened to it.",
     );
-    let seen = null;
+    let shownOffset = null;
     refill(
-        place,
+        container,
         make("div", { class: "head" }, make("h1", { class: "mono" }, id)),
         about,
         make(
@@ -51,9 +51,9 @@ export function openInstance({ place, parts: [id = ""], signal, problem }) {
         signal,
         async () => {
             const instance = await get(`/v0/instances/${named(id)}`, { signal });
-            if (instance.last_wal_offset_text === seen) return;
+            if (instance.last_wal_offset_text === shownOffset) return;
             const history = await get(`/v0/instances/${named(id)}/history`, { signal });
-            seen = instance.last_wal_offset_text;
+            shownOffset = instance.last_wal_offset_text;
             note.hidden = history.complete;
             refill(about, factsOf(instance));
             context.textContent = JSON.stringify(instance.ctx, null, 2);
@@ -78,7 +78,7 @@ function factsOf(instance) {
             ),
         ],
         ["Changed", ago(instance.updated_at)],
-        ["Made", clock(instance.created_at)],
+        ["Created", clock(instance.created_at)],
         ...(instance.expires_at ? [["Ends", clock(instance.expires_at)]] : []),
         ...(instance.doubtful
             ? [["Damaged", badge("part of its history cannot be read", "bad")]]

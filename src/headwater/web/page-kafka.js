@@ -9,7 +9,7 @@ import { Pager, Table } from "./table.js";
 
 const PAGE_SIZE = 100;
 
-export function openKafka({ place, signal, problem }) {
+export function openKafka({ container, signal, problem }) {
     const topics = topicsTable();
     const groups = groupsTable();
     const missing = make(
@@ -18,7 +18,7 @@ export function openKafka({ place, signal, problem }) {
         "This server does not speak the Kafka protocol; --kafka-port says where it should.",
     );
     const rates = new Rates();
-    const look = async () => {
+    const refresh = async () => {
         const [listed, known] = await Promise.all([
             ifThere("/v0/kafka/topics", topicPages.cursor, signal),
             ifThere("/v0/kafka/groups", groupPages.cursor, signal),
@@ -32,23 +32,23 @@ export function openKafka({ place, signal, problem }) {
         groups.update(rows);
         groupPages.show(known?.next_cursor, rows.length);
     };
-    const now = () => look().catch((error) => signal.aborted || problem(error));
+    const now = () => refresh().catch((error) => signal.aborted || problem(error));
     const topicPages = new Pager(now);
     const groupPages = new Pager(now);
     refill(
-        place,
+        container,
         head("Kafka", "topics of Kafka clients, who also see log topics, and the groups that read"),
         missing,
         section("Topics", "", topics.element, topicPages.element),
         section("Groups", "", groups.element, groupPages.element),
     );
-    repeat(2_000, signal, look, problem);
+    repeat(2_000, signal, refresh, problem);
 }
 
 async function ifThere(path, cursor, signal) {
-    const wishes = new URLSearchParams({ page_size: PAGE_SIZE, ...(cursor ? { cursor } : {}) });
+    const options = new URLSearchParams({ page_size: PAGE_SIZE, ...(cursor ? { cursor } : {}) });
     try {
-        return await get(`${path}?${wishes}`, { signal });
+        return await get(`${path}?${options}`, { signal });
     } catch (error) {
         if (error.status === 404) return null;
         throw error;

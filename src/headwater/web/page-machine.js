@@ -11,7 +11,7 @@ import { Pager, Table } from "./table.js";
 
 const PAGE = 50;
 
-export function openMachine({ place, parts: [name = "", version = "1"], signal, problem }) {
+export function openMachine({ container, parts: [name = "", version = "1"], signal, problem }) {
     const path = `/v0/machines/${named(name)}/versions/${named(version)}`;
     const picture = make("img", { class: "drawing", alt: `States and transitions of ${name}` });
     const counts = make("div");
@@ -23,7 +23,7 @@ export function openMachine({ place, parts: [name = "", version = "1"], signal, 
     const definition = make("pre");
     const table = instancesTable();
     let definitionSeen = null;
-    const look = async () => {
+    const refresh = async () => {
         definitionSeen ??= await learn();
         await Promise.all([showCounts(), showInstances()]);
     };
@@ -36,11 +36,11 @@ export function openMachine({ place, parts: [name = "", version = "1"], signal, 
         await showPicture(picture, `${path}/drawing?format=svg`, signal);
         return machine.definition;
     };
-    const wish = (more) => `/v0/instances?${new URLSearchParams({ machine: name, ...more })}`;
+    const listPath = (more) => `/v0/instances?${new URLSearchParams({ machine: name, ...more })}`;
     const showCounts = async () => {
         const { states } = definitionSeen;
         const answers = await Promise.all(
-            states.map((each) => get(wish({ state: each, limit: 1 }), { signal })),
+            states.map((each) => get(listPath({ state: each, limit: 1 }), { signal })),
         );
         refill(
             counts,
@@ -53,7 +53,7 @@ export function openMachine({ place, parts: [name = "", version = "1"], signal, 
     const showInstances = async () => {
         const offset = pager.cursor ?? 0;
         const answer = await get(
-            wish({ limit: PAGE, offset, ...(state.value ? { state: state.value } : {}) }),
+            listPath({ limit: PAGE, offset, ...(state.value ? { state: state.value } : {}) }),
             { signal },
         );
         table.update(answer.instances);
@@ -66,7 +66,7 @@ export function openMachine({ place, parts: [name = "", version = "1"], signal, 
         now();
     });
     refill(
-        place,
+        container,
         make(
             "div",
             { class: "head" },
@@ -88,7 +88,7 @@ export function openMachine({ place, parts: [name = "", version = "1"], signal, 
         ),
         make("details", { class: "fold" }, make("summary", {}, "Definition"), definition),
     );
-    repeat(2_000, signal, look, problem);
+    repeat(2_000, signal, refresh, problem);
 }
 
 function countsOf(states, totals) {
@@ -123,9 +123,9 @@ function instancesTable() {
             { title: "State", kind: "name", cell: (row) => row.state },
             { title: "Version", kind: "number", cell: (row) => count(row.version) },
             { title: "Changed", kind: "number", cell: (row) => ago(row.updated_at) },
-            { title: "Made", kind: "number", cell: (row) => ago(row.created_at) },
+            { title: "Created", kind: "number", cell: (row) => ago(row.created_at) },
         ],
         (row) => row.id,
-        "No instance is like that.",
+        "No instance matches.",
     );
 }

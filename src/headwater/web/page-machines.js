@@ -7,7 +7,7 @@ import { repeat } from "./live.js";
 import { link } from "./navigation.js";
 import { Table } from "./table.js";
 
-export function openMachines({ place, signal, problem }) {
+export function openMachines({ container, signal, problem }) {
     const missing = make(
         "p",
         { class: "notice soft", hidden: true },
@@ -28,7 +28,7 @@ export function openMachines({ place, signal, problem }) {
         "No machine was defined yet: PUT /v0/machines/NAME/versions/1 defines one.",
     );
     refill(
-        place,
+        container,
         head("Machines", "definitions; each version stays as it was"),
         missing,
         table.element,

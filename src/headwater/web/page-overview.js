@@ -1,4 +1,4 @@
-// The overview: is all well, how much is going on, what wants a look.
+// The overview: is the server healthy, how much is going on, what needs attention.
 
 import { get } from "./api.js";
 import { tile } from "./chart.js";
@@ -11,9 +11,9 @@ import { eachStatus, history, lately } from "./status.js";
 import { Table } from "./table.js";
 
 const BUSIEST = 12;
-const LOOKED_AT = 200;
+const LISTED_MAX = 200;
 
-export function openOverview({ place, signal, problem, reporter }) {
+export function openOverview({ container, signal, problem, reporter }) {
     const tiles = make("div", { class: "tiles" });
     const attention = make("ul", { class: "attention" });
     const note = make("span", { class: "quiet" });
@@ -36,10 +36,10 @@ export function openOverview({ place, signal, problem, reporter }) {
             },
         ],
         (row) => row.topic,
-        "There are no topics yet. The first write makes one.",
+        "There are no topics yet. The first write creates one.",
     );
     refill(
-        place,
+        container,
         make(
             "div",
             { class: "head" },
@@ -52,7 +52,7 @@ export function openOverview({ place, signal, problem, reporter }) {
             "div",
             { class: "columns" },
             section("Busiest topics", "", table.element),
-            section("What wants a look", "", attention),
+            section("Needs attention", "", attention),
         ),
     );
     let runs = [];
@@ -70,7 +70,7 @@ export function openOverview({ place, signal, problem, reporter }) {
         3_000,
         signal,
         async () => {
-            const { topics } = await get(`/v0/topics?page_size=${LOOKED_AT}`, { signal });
+            const { topics } = await get(`/v0/topics?page_size=${LISTED_MAX}`, { signal });
             for (const topic of topics)
                 topic.rate = rates.observe(`${topic.topic} ${topic.epoch}`, topic.head_seq);
             topics.sort(
@@ -82,7 +82,7 @@ export function openOverview({ place, signal, problem, reporter }) {
         },
         problem,
     );
-    // Reports need a key that may do everything; whoever has another one misses only them.
+    // Reports need an admin key; with another key only they are missing.
     repeat(
         30_000,
         signal,
@@ -97,16 +97,18 @@ function tilesOf(status) {
     const { totals, pressure } = status;
     return [
         tile("Records written", rate(now.written), {
-            values: lately((look) => look.speed.written),
+            values: lately((sample) => sample.speed.written),
         }),
-        tile("Records read", rate(now.read), { values: lately((look) => look.speed.read) }),
-        tile("Log", `${size(now.bytes)}/s`, { values: lately((look) => look.speed.bytes) }),
+        tile("Records read", rate(now.read), { values: lately((sample) => sample.speed.read) }),
+        tile("Write-ahead log", `${size(now.bytes)}/s`, {
+            values: lately((sample) => sample.speed.bytes),
+        }),
         tile("Syncs", rate(now.syncs), {
             more: `p99 ${milliseconds(slowest)}`,
-            values: lately((look) => look.speed.syncs),
+            values: lately((sample) => sample.speed.syncs),
         }),
         tile("Pressure", percent(pressure.pressure), {
-            values: lately((look) => look.status.pressure.pressure),
+            values: lately((sample) => sample.status.pressure.pressure),
             state: pressure.pressure > 0.8 ? "bad" : pressure.pressure > 0.4 ? "warn" : null,
         }),
         tile("Topics", count(totals.topics), {
@@ -122,11 +124,11 @@ function tilesOf(status) {
 }
 
 /** Where the first damage is, for those who may know. */
-function placeOf(damage) {
+function locationOf(damage) {
     const [first] = damage.places;
     if (!first) return "";
     const more = damage.places.length + damage.more - 1;
-    const others = more ? ` and ${several(more, "other place")}` : "";
+    const others = more ? ` and ${several(more, "other location")}` : "";
     return ` ${first.topic}: seq ${count(first.first_seq)}${inFile(first)}${others}.`;
 }
 
@@ -134,10 +136,10 @@ function inFile({ file, offset }) {
     return `${file ? ` in ${file}` : ""}${offset === null ? "" : ` at byte ${offset}`}`;
 }
 
-/** What an operator would want to know first, each with where to look. */
+/** What an operator needs to know first, each with a link to the page that shows more. */
 function concerns(status, runs) {
     const { pressure, totals, damage } = status;
-    const found = [
+    const items = [
         status.state === "poisoned" && [
             "bad",
             "A sync of the log failed: nothing more is acknowledged. Restart the server.",
@@ -150,24 +152,19 @@ function concerns(status, runs) {
         ],
         ...status.unavailable.map((each) => [
             "bad",
-            [
             `Not served: ${each.part}. ${each.what}${inFile(each)}. ` +
                 "Stop the server and run headwater repair.",
-                each.file ? ` in ${each.file}` : "",
-                each.offset === null ? "" : ` at byte ${each.offset}`,
-                ". Stop the server and run headwater repair.",
-            ].join(""),
             ["log"],
         ]),
         status.mended.length && [
             "warn",
-            "The last start found damage that it goes on in spite of: " +
+            "The last start repaired or worked around damage: " +
                 `${status.mended.map((each) => `${each.what} in ${each.path}`).join("; ")}.`,
             ["log"],
         ],
         damage.records && [
             "bad",
-            `${count(damage.records)} damaged records are not served.${placeOf(damage)} ` +
+            `${count(damage.records)} damaged records are not served.${locationOf(damage)} ` +
                 "Run headwater verify.",
             ["jobs"],
         ],
@@ -178,7 +175,7 @@ function concerns(status, runs) {
         ],
         totals.jobs_blocked && [
             "bad",
-            `${count(totals.jobs_blocked)} jobs cannot be put away: their dead letter topic refuses.`,
+            `${count(totals.jobs_blocked)} jobs are blocked: their dead letter topic refuses them.`,
             ["queues"],
         ],
         totals.jobs_dead_lettered && [
@@ -190,8 +187,8 @@ function concerns(status, runs) {
             .filter((run) => !run.ok)
             .map((run) => ["bad", `${run.job} found problems ${ago(run.at_ms)}.`, ["jobs"]]),
     ].filter(Boolean);
-    if (!found.length) return [make("li", { class: "good" }, "Nothing. All is well.")];
-    return found.map(([kind, text, path]) =>
-        make("li", { class: kind }, text, " ", make("a", { href: address(...path) }, "Look")),
+    if (!items.length) return [make("li", { class: "good" }, "Nothing: the server is healthy.")];
+    return items.map(([kind, text, path]) =>
+        make("li", { class: kind }, text, " ", make("a", { href: address(...path) }, "Show")),
     );
 }

@@ -10,27 +10,27 @@ import { pauser } from "./page-queues.js";
 import { RecordBrowser } from "./records.js";
 import { writeForm } from "./writing.js";
 
-const KEPT = 90;
+const SAMPLES_MAX = 90;
 
-export function openQueue({ place, parts: [name = ""], signal, problem, reporter }) {
+export function openQueue({ container, parts: [name = ""], signal, problem, reporter }) {
     const tiles = make("div", { class: "tiles" });
     const settings = make("div", { class: "section" });
     const letters = make("div");
     const tools = make("span");
-    const seen = [];
+    const samples = [];
     let dead = null;
-    const look = async () => {
+    const refresh = async () => {
         const topic = await get(`/v0/topics/${named(name)}?touch=false`, { signal });
         if (!topic.queue) {
             location.replace(`#/topic/${named(name)}`);
             return;
         }
-        seen.push(topic.queue);
-        if (seen.length > KEPT) seen.shift();
-        refill(tiles, tilesOf(topic.queue, seen));
+        samples.push(topic.queue);
+        if (samples.length > SAMPLES_MAX) samples.shift();
+        refill(tiles, tilesOf(topic.queue, samples));
         refill(
             tools,
-            pauser(topic, { changed: () => look().catch(problem), problem: reporter("pausing") }),
+            pauser(topic, { changed: () => refresh().catch(problem), problem: reporter("pausing") }),
         );
         refill(settings, settingsOf(topic.config));
         if (dead !== topic.config.dead_letter) {
@@ -38,12 +38,12 @@ export function openQueue({ place, parts: [name = ""], signal, problem, reporter
             await showLetters(letters, name, dead, {
                 signal,
                 problem: reporter("records"),
-                requeued: look,
+                requeued: refresh,
             });
         }
     };
     refill(
-        place,
+        container,
         make(
             "div",
             { class: "head" },
@@ -53,21 +53,21 @@ export function openQueue({ place, parts: [name = ""], signal, problem, reporter
         ),
         tiles,
         settings,
-        writeForm(name, { problem: reporter("writing"), written: look }),
+        writeForm(name, { problem: reporter("writing"), written: refresh }),
         letters,
     );
-    repeat(2_000, signal, look, problem);
+    repeat(2_000, signal, refresh, problem);
 }
 
-function tilesOf(queue, seen) {
-    const values = (pick) => seen.map(pick);
+function tilesOf(queue, samples) {
+    const values = (pick) => samples.map(pick);
     return [
         tile("Ready", about(queue.ready), { values: values((each) => each.ready) }),
         tile("In flight", about(queue.in_flight), { values: values((each) => each.in_flight) }),
         tile("Delayed", about(queue.delayed), { values: values((each) => each.delayed) }),
         tile("Given up", about(queue.dead_lettered), {
             state: queue.dead_lettered ? "warn" : null,
-            more: "since it was made",
+            more: "since it was created",
         }),
         ...(queue.blocked
             ? [
@@ -94,10 +94,10 @@ function settingsOf(config) {
     ]);
 }
 
-async function showLetters(place, queue, topic, options) {
+async function showLetters(container, queue, topic, options) {
     if (!topic) {
         refill(
-            place,
+            container,
             section(
                 "Dead letters",
                 "This queue has no dead letter topic: a job is tried for ever.",
@@ -109,7 +109,7 @@ async function showLetters(place, queue, topic, options) {
         await get(`/v0/topics/${named(topic)}?touch=false`);
     } catch (error) {
         if (error.status !== 404) throw error;
-        refill(place, section("Dead letters", `None so far; they will come into ${topic}.`));
+        refill(container, section("Dead letters", `None so far; they will come into ${topic}.`));
         return;
     }
     const browser = new RecordBrowser(topic, { ...options, origin: queue });
@@ -121,5 +121,5 @@ async function showLetters(place, queue, topic, options) {
             link(topic, "topic", topic),
             ": jobs of this queue that were delivered too often",
         );
-    refill(place, shown);
+    refill(container, shown);
 }

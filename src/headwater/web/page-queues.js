@@ -4,11 +4,11 @@ import { named, put } from "./api.js";
 import { badge, field, head, make, refill } from "./element.js";
 import { about, span } from "./format.js";
 import { listTopics } from "./listing.js";
-import { repeat, settled } from "./live.js";
+import { debounced, repeat } from "./live.js";
 import { link, remember } from "./navigation.js";
 import { Pager, Table } from "./table.js";
 
-export function openQueues({ place, query, signal, problem, reporter }) {
+export function openQueues({ container, query, signal, problem, reporter }) {
     const contains = make("input", {
         type: "search",
         "data-key": "/",
@@ -48,26 +48,26 @@ export function openQueues({ place, query, signal, problem, reporter }) {
             { title: "", cell: (row) => pauseButton(row, () => now()) },
         ],
         (row) => `${row.topic} ${row.epoch}`,
-        "There are no queues. A topic is made one by its setting type.",
+        "There are no queues. The setting type makes a topic a queue.",
     );
-    const look = async () => {
-        const wishes = { contains: contains.value.trim(), type: "queue", cursor: pager.cursor };
+    const refresh = async () => {
+        const options = { contains: contains.value.trim(), type: "queue", cursor: pager.cursor };
         const turn = (turns += 1);
-        const page = await listTopics(wishes, signal);
+        const page = await listTopics(options, signal);
         if (turn !== turns) return; // another search has begun meanwhile
         table.update(page.topics);
         pager.show(page.next, page.topics.length);
     };
     let turns = 0;
     const now = () =>
-        look().then(
+        refresh().then(
             () => problem(null),
             (error) => signal.aborted || problem(error),
         );
     const pager = new Pager(now);
     contains.addEventListener(
         "input",
-        settled(() => {
+        debounced(() => {
             pager.restart();
             remember(["queues"], { contains: contains.value.trim() });
             now();
@@ -75,7 +75,7 @@ export function openQueues({ place, query, signal, problem, reporter }) {
     );
     const pauseButton = (row, changed) => pauser(row, { changed, problem: reporter("pausing") });
     refill(
-        place,
+        container,
         head("Queues", ""),
         make(
             "div",
@@ -85,7 +85,7 @@ export function openQueues({ place, query, signal, problem, reporter }) {
         table.element,
         pager.element,
     );
-    repeat(2_000, signal, look, problem);
+    repeat(2_000, signal, refresh, problem);
 }
 
 /** A button that stops claims of a queue, or lets them go on. */

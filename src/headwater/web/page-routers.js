@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { badge, draw, field, head, make, refill, section } from "./element.js";
 import { about, count } from "./format.js";
 import { layout } from "./layout.js";
-import { Rates, repeat, settled } from "./live.js";
+import { Rates, debounced, repeat } from "./live.js";
 import { address, link, remember } from "./navigation.js";
 import { Table } from "./table.js";
 
@@ -12,7 +12,7 @@ const DRAWN_MAX = 300;
 const LISTED_MAX = 1_000;
 const NAME_SHOWN = 22;
 
-export function openRouters({ place, query, signal, problem }) {
+export function openRouters({ container, query, signal, problem }) {
     const wanted = make("input", {
         type: "search",
         "data-key": "/",
@@ -29,7 +29,7 @@ export function openRouters({ place, query, signal, problem }) {
     const table = routersTable();
     const rates = new Rates();
     let drawn = "";
-    const look = async () => {
+    const refresh = async () => {
         const page = await get(`/v0/routers?page_size=${LISTED_MAX}`, { signal });
         const part = wanted.value.trim();
         const routers = page.routers.filter((router) =>
@@ -39,7 +39,7 @@ export function openRouters({ place, query, signal, problem }) {
             router.rate = rates.observe(router.router, router.forwarded_total);
         table.update(routers);
         const shown = routers.slice(0, DRAWN_MAX);
-        // Drawn again only when something in it is another: the focus and the place stay.
+        // Drawn again only when something in it is another: the focus and the scroll position stay.
         const now = JSON.stringify(
             shown.map((router) => [
                 router.router,
@@ -65,13 +65,13 @@ export function openRouters({ place, query, signal, problem }) {
     };
     wanted.addEventListener(
         "input",
-        settled(() => {
+        debounced(() => {
             remember(["routers"], { contains: wanted.value.trim() });
-            look().catch((error) => signal.aborted || problem(error));
+            refresh().catch((error) => signal.aborted || problem(error));
         }),
     );
     refill(
-        place,
+        container,
         head("Routers", "what is copied from where to where"),
         make(
             "div",
@@ -82,7 +82,7 @@ export function openRouters({ place, query, signal, problem }) {
         graph,
         section("All of them", "", table.element),
     );
-    repeat(2_000, signal, look, problem);
+    repeat(2_000, signal, refresh, problem);
 }
 
 function routersTable() {
@@ -108,7 +108,7 @@ function routersTable() {
             },
             { title: "Filter", cell: (row) => row.filter ?? "all" },
             { title: "Copied", kind: "number", cell: (row) => about(row.forwarded_total) },
-            { title: "Lag", kind: "number", cell: (row) => about(row.lag) },
+            { title: "Router lag", kind: "number", cell: (row) => about(row.lag) },
             { title: "Guarantee", cell: (row) => row.guarantee.replaceAll("_", " ") },
             {
                 title: "",
@@ -136,8 +136,8 @@ function label(router) {
 }
 
 function graphOf(routers) {
-    const places = layout(routers.map((router) => ({ from: router.source, to: router.dest })));
-    const { boxWidth, boxHeight, width, height } = places;
+    const positions = layout(routers.map((router) => ({ from: router.source, to: router.dest })));
+    const { boxWidth, boxHeight, width, height } = positions;
     const marker = draw(
         "marker",
         {
@@ -151,8 +151,8 @@ function graphOf(routers) {
         },
         draw("path", { d: "M0 0 8 4 0 8z" }),
     );
-    const edges = routers.map((router) => edge(router, places));
-    const boxes = [...places.nodes].map(([name, { x, y }]) =>
+    const edges = routers.map((router) => edge(router, positions));
+    const boxes = [...positions.nodes].map(([name, { x, y }]) =>
         draw(
             "a",
             { href: address("topic", name), class: "topic" },

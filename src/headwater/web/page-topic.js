@@ -9,13 +9,13 @@ import { durability, lastWrite, retention } from "./page-topics.js";
 import { RecordBrowser } from "./records.js";
 import { writeForm } from "./writing.js";
 
-export function openTopic({ place, parts: [name = ""], signal, problem, reporter }) {
+export function openTopic({ container, parts: [name = ""], signal, problem, reporter }) {
     const title = make("div", { class: "head" }, make("h1", { class: "mono" }, name));
     const about = make("div");
     const settings = make("pre");
     const browser = new RecordBrowser(name, { signal, problem: reporter("records") });
     refill(
-        place,
+        container,
         title,
         about,
         section(
@@ -58,8 +58,8 @@ function factsOf(topic, routers, perSecond) {
         ["Size", size(topic.bytes)],
         ["Head", count(topic.head_seq)],
         ["Floor", `${count(topic.earliest_seq)}${lost}`],
-        ["Lag of routers", routers.length ? `${count(lag)} of ${routers.length}` : "no routers"],
-        ["Kept", retention(topic.config)],
+        ["Router lag", routers.length ? `${count(lag)} of ${routers.length}` : "no routers"],
+        ["Retained", retention(topic.config)],
         ["Last write", lastWrite(topic)],
         ["Last read", topic.last_read_ts ? ago(topic.last_read_ts) : "never"],
         ["Priority", count(topic.effective_priority)],

@@ -4,13 +4,13 @@ import { get } from "./api.js";
 import { badge, field, head, make, refill } from "./element.js";
 import { about, ago, count, rate, size, span } from "./format.js";
 import { listTopics } from "./listing.js";
-import { Rates, repeat, settled } from "./live.js";
+import { Rates, debounced, repeat } from "./live.js";
 import { link, remember } from "./navigation.js";
 import { Pager, Table } from "./table.js";
 
 const ROUTERS_MAX = 1_000;
 
-export function openTopics({ place, query, signal, problem }) {
+export function openTopics({ container, query, signal, problem }) {
     const contains = make("input", {
         type: "search",
         "data-key": "/",
@@ -30,10 +30,10 @@ export function openTopics({ place, query, signal, problem }) {
     );
     const table = topicsTable();
     const rates = new Rates();
-    const look = async () => {
-        const wishes = { contains: contains.value.trim(), type: type.value, cursor: pager.cursor };
+    const refresh = async () => {
+        const options = { contains: contains.value.trim(), type: type.value, cursor: pager.cursor };
         const turn = (turns += 1);
-        const [page, lags] = await Promise.all([listTopics(wishes, signal), routerLags(signal)]);
+        const [page, lags] = await Promise.all([listTopics(options, signal), routerLags(signal)]);
         if (turn !== turns) return; // another search has begun meanwhile
         for (const topic of page.topics) {
             topic.rate = rates.observe(`${topic.topic} ${topic.epoch}`, topic.head_seq);
@@ -44,12 +44,12 @@ export function openTopics({ place, query, signal, problem }) {
     };
     let turns = 0;
     const now = () =>
-        look().then(
+        refresh().then(
             () => problem(null),
             (error) => signal.aborted || problem(error),
         );
     const pager = new Pager(now);
-    const search = settled(() => {
+    const search = debounced(() => {
         pager.restart();
         remember(["topics"], { contains: contains.value.trim(), type: type.value });
         now();
@@ -57,7 +57,7 @@ export function openTopics({ place, query, signal, problem }) {
     contains.addEventListener("input", search);
     type.addEventListener("change", search);
     refill(
-        place,
+        container,
         head("Topics", ""),
         make(
             "div",
@@ -68,7 +68,7 @@ export function openTopics({ place, query, signal, problem }) {
         table.element,
         pager.element,
     );
-    repeat(2_000, signal, look, problem);
+    repeat(2_000, signal, refresh, problem);
 }
 
 /** How far the slowest router of each topic is behind. */
@@ -95,9 +95,9 @@ function topicsTable() {
             { title: "Size", kind: "number", cell: (row) => size(row.bytes) },
             { title: "Head", kind: "number", cell: (row) => count(row.head_seq) },
             { title: "Floor", kind: "number", cell: (row) => count(row.earliest_seq) },
-            { title: "Lag", kind: "number", cell: lag },
+            { title: "Router lag", kind: "number", cell: lag },
             { title: "Durability", cell: (row) => durability(row.config) },
-            { title: "Kept", cell: (row) => retention(row.config) },
+            { title: "Retained", cell: (row) => retention(row.config) },
             {
                 title: "Last write",
                 kind: "number",
@@ -135,7 +135,7 @@ export function retention(config) {
     return limits.length ? limits.join(", ") : "for ever";
 }
 
-/** Of a partition of Kafka nobody keeps it: then it is not known, unless there never was one. */
+/** A Kafka partition does not keep it: then it is unknown, unless there never was one. */
 export function lastWrite(topic) {
     if (topic.last_write_ts) return ago(topic.last_write_ts);
     return topic.head_seq ? "unknown" : "never";

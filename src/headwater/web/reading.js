@@ -1,12 +1,12 @@
-// Reading a topic backwards, newest record first, in pieces, with filters.
+// Reading a topic backwards, newest record first, in chunks, with filters.
 
 import { named, post } from "./api.js";
 
-const PIECE = 1_000;
+const CHUNK = 1_000;
 const PIECE_BYTES = 4 * 1024 * 1024;
 
-/** Seqs that one search looks at before it asks whether to go on. */
-const LOOKED_AT_MAX = 20_000;
+/** Seqs that one search scans before it asks whether to go on. */
+const SCANNED_MAX = 20_000;
 
 /**
  * JSON with its numbers as they were sent: a large one is not rounded where the browser can keep it.
@@ -25,7 +25,7 @@ export function asNumber(value) {
     return typeof value === "number" ? value : Number(JSON.stringify(value));
 }
 
-/** Which records are wanted: by tag (the server looks), by node and by text (we look). */
+/** Which records are wanted: the server filters by tag, the page by node and by text. */
 export class Filter {
     constructor({ tag = "", node = "", text = "", origin = null } = {}) {
         this.tag = tag.trim();
@@ -54,38 +54,38 @@ function fits(name, pattern) {
 
 /**
  * Up to `wanted` records below the seq `before`, newest first. `reached` is the seq below which the
- * next look begins, 0 when there is nothing below; `tombstone` tells what was lost down there, and
+ * next search begins, 0 when there is nothing below; `tombstone` tells what was lost down there, and
  * `gaps` which stretches between the records were lost or cannot be read, newest first.
  */
 export async function readBackwards(topic, before, wanted, filter, signal) {
-    const piece = filter.isOpen ? wanted : PIECE;
+    const chunk = filter.isOpen ? wanted : CHUNK;
     const records = [];
     const gaps = [];
     let tombstone = null;
     let high = before - 1;
-    let looked = 0;
-    while (high > 0 && records.length < wanted && looked < LOOKED_AT_MAX) {
-        const low = Math.max(high - piece, 0);
+    let scanned = 0;
+    while (high > 0 && records.length < wanted && scanned < SCANNED_MAX) {
+        const low = Math.max(high - chunk, 0);
         const part = await readBetween(topic, low, high, filter, signal);
         records.push(...part.records.filter((record) => filter.keeps(record)).reverse());
         gaps.push(...part.gaps.filter((gap) => gap.gap_to >= part.earliest).reverse());
         tombstone = part.gaps.find((gap) => gap.gap_to < part.earliest) ?? null;
-        looked += high - low;
+        scanned += high - low;
         high = low < part.earliest ? 0 : low;
     }
-    if (records.length <= wanted) return { records, reached: high, looked, tombstone, gaps };
+    if (records.length <= wanted) return { records, reached: high, scanned, tombstone, gaps };
     records.length = wanted;
     const reached = asNumber(records.at(-1).$seq) - 1;
-    return { records, reached, looked, tombstone: null, gaps };
+    return { records, reached, scanned, tombstone: null, gaps };
 }
 
 /** All records with `low < seq <= high`, oldest first. */
 async function readBetween(topic, low, high, filter, signal) {
-    const found = { records: [], gaps: [], earliest: 0 };
+    const result = { records: [], gaps: [], earliest: 0 };
     for (let from = low; from < high;) {
         const body = {
             from_seq: from,
-            limit: Math.min(high - from, PIECE),
+            limit: Math.min(high - from, CHUNK),
             max_batch_bytes: PIECE_BYTES,
             include_tags: true,
         };
@@ -94,14 +94,14 @@ async function readBetween(topic, low, high, filter, signal) {
             signal,
             parse: parseExactly,
         });
-        found.records.push(...answer.records.filter((record) => asNumber(record.$seq) <= high));
+        result.records.push(...answer.records.filter((record) => asNumber(record.$seq) <= high));
         const gap = answer.tombstone;
-        // A gap may go on above what is looked at here: then that part was seen already.
+        // A gap may go on above what is scanned here: then that part was seen already.
         if (gap && gap.gap_from <= high)
-            found.gaps.push({ ...gap, gap_to: Math.min(gap.gap_to, high) });
-        found.earliest = answer.earliest_seq;
+            result.gaps.push({ ...gap, gap_to: Math.min(gap.gap_to, high) });
+        result.earliest = answer.earliest_seq;
         if (answer.caught_up || answer.next_from_seq <= from) break;
         from = answer.next_from_seq;
     }
-    return found;
+    return result;
 }

@@ -1,4 +1,4 @@
-// Rows of the record browser: what is gone, in its place, and a record as a whole.
+// Rows of the record browser: missing seqs at their position, and a whole record.
 
 import { make } from "./element.js";
 import { count } from "./format.js";
@@ -10,7 +10,7 @@ const REASONS = {
     cap: "more than the topic may hold",
     ttl: "older than the topic keeps them",
     mixed: "by age and by number",
-    recreated: "the topic was made again",
+    recreated: "the topic was created again",
     source_trim: "lost in the source before they were copied",
     lost_tail: "lost in a crash",
     damaged: "damaged on the server's disk",
@@ -18,11 +18,11 @@ const REASONS = {
 };
 
 /** Why nothing is shown. */
-export function emptyText(filter, found) {
+export function emptyText(filter, result) {
     if (filter.isOpen) return "There are no records.";
-    return found.reached
-        ? "None of the records looked at so far. Look further with Older."
-        : "No record is like that.";
+    return result.reached
+        ? "No match in the records scanned so far. Search further."
+        : "No record matches.";
 }
 
 /**
@@ -44,7 +44,7 @@ export function gapRows(from, to, gaps, showsDeleted) {
     return rows;
 }
 
-/** A stretch in the middle of the log that nobody can be given. */
+/** A stretch in the middle of the log that cannot be read. */
 function missingRow(gap) {
     const why = REASONS[gap.reason] ?? gap.reason;
     const which =
@@ -55,7 +55,7 @@ function missingRow(gap) {
     return make("tr", { class: "gone lost" }, make("td", { colspan: COLUMNS }, text));
 }
 
-/** Deleted or acked: they are silent, but their place is seen. */
+/** Deleted or acked: shown as a gap without a reason. */
 export function deletedRow(from, to) {
     const which =
         from === to ? `Seq ${count(from)} was` : `Seqs ${count(from)} to ${count(to)} were`;
@@ -66,7 +66,7 @@ export function deletedRow(from, to) {
     );
 }
 
-/** A tombstone: what a cap or an age limit took before anybody could read it here. */
+/** A tombstone: what a cap or an age limit took before it was read here. */
 export function lostRow(tombstone) {
     if (tombstone.reason === "damaged") return missingRow(tombstone);
     const why = REASONS[tombstone.reason] ?? tombstone.reason;

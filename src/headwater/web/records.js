@@ -4,7 +4,7 @@ import { ApiError, get, named, post } from "./api.js";
 import { field, make, refill, say } from "./element.js";
 import { clock, count } from "./format.js";
 import { follow } from "./following.js";
-import { settled } from "./live.js";
+import { debounced } from "./live.js";
 import { COLUMNS, emptyText, gapRows, lostRow, toggle } from "./record-rows.js";
 import { asNumber, Filter, parseExactly, readBackwards } from "./reading.js";
 
@@ -25,7 +25,7 @@ export class RecordBrowser {
     #busy = null;
     #held = [];
 
-    /** With `origin`, only dead letters of that queue; `requeued` is told when some went back. */
+    /** With `origin`, only dead letters of that queue; calls `requeued` when some went back. */
     constructor(topic, { signal, problem, origin = null, requeued = () => {} }) {
         this.#topic = topic;
         this.#signal = signal;
@@ -38,7 +38,7 @@ export class RecordBrowser {
     }
 
     #build() {
-        const changed = settled(() => this.latest());
+        const changed = debounced(() => this.latest());
         const input = (title, hint, key) => {
             const control = make("input", {
                 type: "search",
@@ -166,9 +166,9 @@ export class RecordBrowser {
             );
             this.#before = Math.min(before ?? headSeq + 1, headSeq + 1);
             const filter = this.#filter;
-            const found = await readBackwards(this.#topic, this.#before, PAGE, filter, signal);
-            this.#reached = found.reached;
-            this.#show(found, filter, headSeq);
+            const result = await readBackwards(this.#topic, this.#before, PAGE, filter, signal);
+            this.#reached = result.reached;
+            this.#show(result, filter, headSeq);
             this.#problem(null);
         } catch (error) {
             if (!signal.aborted) this.#problem(error);
@@ -177,39 +177,39 @@ export class RecordBrowser {
         }
     }
 
-    #show(found, filter, headSeq) {
+    #show(result, filter, headSeq) {
         const rows = [];
         let above = this.#before;
-        for (const record of found.records) {
+        for (const record of result.records) {
             const seq = asNumber(record.$seq);
-            rows.push(...gapRows(seq + 1, above - 1, found.gaps, filter.isOpen));
+            rows.push(...gapRows(seq + 1, above - 1, result.gaps, filter.isOpen));
             rows.push(this.#recordRow(record));
             above = seq;
         }
-        const below = found.tombstone ? found.tombstone.gap_to : found.reached;
-        rows.push(...gapRows(below + 1, above - 1, found.gaps, filter.isOpen));
-        if (found.tombstone) rows.push(lostRow(found.tombstone));
+        const below = result.tombstone ? result.tombstone.gap_to : result.reached;
+        rows.push(...gapRows(below + 1, above - 1, result.gaps, filter.isOpen));
+        if (result.tombstone) rows.push(lostRow(result.tombstone));
         if (!rows.length)
             rows.push(
                 make(
                     "tr",
                     {},
-                    make("td", { class: "empty", colspan: COLUMNS }, emptyText(filter, found)),
+                    make("td", { class: "empty", colspan: COLUMNS }, emptyText(filter, result)),
                 ),
             );
         refill(this.body, rows);
-        this.older.disabled = found.reached === 0;
+        this.older.disabled = result.reached === 0;
         this.recent.disabled = this.#before > headSeq;
         say(
             this.older,
-            !filter.isOpen && found.records.length < PAGE && found.reached
-                ? "Look further"
+            !filter.isOpen && result.records.length < PAGE && result.reached
+                ? "Search further"
                 : "Older",
         );
-        const looked = filter.isOpen ? "" : `, looked at ${count(found.looked)} seqs`;
+        const scanned = filter.isOpen ? "" : `, scanned ${count(result.scanned)} seqs`;
         say(
             this.note,
-            `${count(found.records.length)} records, head is ${count(headSeq)}${looked}`,
+            `${count(result.records.length)} records, head is ${count(headSeq)}${scanned}`,
         );
     }
 
@@ -243,7 +243,7 @@ export class RecordBrowser {
 
     #requeueCell(record, seq) {
         if (typeof record.meta?.$dead_letter_from !== "string") return null;
-        const name = `Give seq ${seq} back to ${record.meta.$dead_letter_from}`;
+        const name = `Requeue seq ${seq} to ${record.meta.$dead_letter_from}`;
         return [
             " ",
             make(
@@ -274,7 +274,7 @@ export class RecordBrowser {
             await this.latest();
             say(
                 this.note,
-                `${count(requeued)} given back${skipped.length ? `, ${count(skipped.length)} stayed` : ""}`,
+                `${count(requeued)} requeued${skipped.length ? `, ${count(skipped.length)} stayed` : ""}`,
             );
             this.#requeued();
         } catch (error) {
@@ -298,12 +298,12 @@ export class RecordBrowser {
         const filter = this.#filter;
         const signal = AbortSignal.any([this.#signal, tail.signal]);
         try {
-            const wish = { match: filter.tag, parse: parseExactly, signal };
+            const options = { match: filter.tag, parse: parseExactly, signal };
             await follow(
                 this.#topic,
                 this.#before - 1,
-                wish,
-                (event) => !signal.aborted && this.#told(event, filter),
+                options,
+                (event) => !signal.aborted && this.#onEvent(event, filter),
             );
         } catch (error) {
             if (signal.aborted) return;
@@ -320,7 +320,7 @@ export class RecordBrowser {
         say(this.live, "Live");
     }
 
-    #told(event, filter) {
+    #onEvent(event, filter) {
         if (event.name === "open") say(this.live, "Live: following");
         if (event.name === "closed") say(this.live, "Live: waiting");
         if (event.name === "tombstone") this.#prepend([lostRow(event.data)]);
@@ -339,7 +339,7 @@ export class RecordBrowser {
         if (event.name === "error") this.#problem(new ApiError(500, event.data));
     }
 
-    /** Show what came, unless somebody is about to press one of the rows: those must not run away. */
+    /** Show new records, unless the pointer or the focus is on a row: it must not move away. */
     #prepend(rows) {
         this.#held.unshift(...rows);
         this.#held.length = Math.min(this.#held.length, SHOWN_MAX);

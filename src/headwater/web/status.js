@@ -1,30 +1,30 @@
-// The server's status, asked for once for everybody, and how it went in the last minutes.
+// The server's status: one request for all pages, and its history of the last minutes.
 
 import { get } from "./api.js";
 import { repeat } from "./live.js";
 import { say } from "./element.js";
 
 const EVERY_MS = 2_000;
-const KEPT = 90;
+const SAMPLES_MAX = 90;
 const listeners = new Set();
 
-/** One look: the status and what happened since the look before, per second. */
+/** One sample: the status and what happened since the sample before, per second. */
 export const history = [];
 
 let latest = null;
 
 export function watchStatus(pulse) {
-    const tell = (error) => {
+    const report = (error) => {
         if (error) {
             pulse.dataset.state = "bad";
             say(pulse, error.status === 401 ? "no key" : "error");
         }
         for (const listener of listeners) listener.problem(error);
     };
-    repeat(EVERY_MS, new AbortController().signal, () => look(pulse), tell);
+    repeat(EVERY_MS, new AbortController().signal, () => sample(pulse), report);
 }
 
-/** Be told of every look until the signal ends; of the last one at once. */
+/** Call `show` with every sample until the signal ends; with the last one at once. */
 export function eachStatus(signal, show, problem) {
     const listener = { show, problem };
     listeners.add(listener);
@@ -32,13 +32,13 @@ export function eachStatus(signal, show, problem) {
     if (latest) show(latest);
 }
 
-async function look(pulse) {
+async function sample(pulse) {
     const status = await get("/v0/status");
     const at = performance.now();
     const since = latest && latest.uptime_ms <= status.uptime_ms ? latest : null;
     latest = status;
     history.push({ at, status, speed: since ? speeds(since, status) : null });
-    if (history.length > KEPT) history.shift();
+    if (history.length > SAMPLES_MAX) history.shift();
     showPulse(pulse, status);
     for (const listener of listeners) listener.show(status);
 }
@@ -57,9 +57,9 @@ function speeds(before, after) {
     };
 }
 
-/** Of the looks there are, one number each. */
+/** One number of each sample. */
 export function lately(pick) {
-    return history.filter((look) => look.speed).map((look) => pick(look));
+    return history.filter((each) => each.speed).map((each) => pick(each));
 }
 
 function showPulse(pulse, status) {
@@ -72,8 +72,8 @@ function showPulse(pulse, status) {
               : status.unavailable.length
                 ? ["bad", `not served: ${status.unavailable.map((each) => each.part).join(", ")}`]
               : rungs.length
-                ? ["warn", `pressed: ${rungs.at(-1).rung}`]
-                : ["good", "well"];
+                ? ["warn", `under pressure: ${rungs.at(-1).rung}`]
+                : ["good", "healthy"];
     pulse.dataset.state = state;
     say(pulse, text);
 }

@@ -5,7 +5,7 @@ import { field, make, say } from "./element.js";
 import { count } from "./format.js";
 import { parseExactly } from "./reading.js";
 
-/** A form that folds away. `written` is told after a record was taken. */
+/** A form that folds away. It calls `written` after a write. */
 export function writeForm(topic, { problem, written = () => {} }) {
     const data = make("textarea", {
         rows: 4,

@@ -33,7 +33,7 @@ class Performance(Answer):
 
 
 class ReadSpent(Answer):
-    """The same for a read, with what it had to look at."""
+    """The same for a read, with what it had to scan."""
 
     server_total_ms: float
     records_scanned: int
@@ -90,10 +90,10 @@ def single_write_reply(
 ) -> bytes:
     """The same with its head: the whole answer to this request of a connection that stays open."""
     if _native is not None:
-        found: bytes = _native.single_write(
+        encoded: bytes = _native.single_write(
             SHORT_HEAD, prefix, opening, number, seq, head_seq, total_us, sync_us, throttle_us
         )
-        return found
+        return encoded
     body = single_write_answer(opening, seq, head_seq, total_us, sync_us, throttle_us)
     return short_json_answer(body, prefix, number)
 
@@ -212,7 +212,7 @@ class ExtendAnswer(Answer):
 
 
 class TopicSeen(msgspec.Struct):
-    """A topic from outside. A queue has more to tell."""
+    """A topic from outside. A queue has more fields."""
 
     topic: str
     type: str

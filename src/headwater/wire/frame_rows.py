@@ -1,4 +1,4 @@
-"""Frames as Arrow columns: headers gathered in one step, payloads cut out of the file's bytes.
+"""Frames as Arrow columns: headers read in one step, payloads cut out of the file's bytes.
 
 No Python work per record. Where it is compiled, the wanted parts are copied together in one pass
 (`native/columns.pyx`). Else a string column is built over the mapped file itself, with offsets that
@@ -23,7 +23,7 @@ from headwater.format.layout import Layout
 from headwater.format.segment import SEGMENT_FRAME
 from headwater.format.segment.run import at_each_byte, heads_at
 from headwater.native import compiled
-from headwater.wire.laying import Pieces
+from headwater.wire.buffer_slices import BufferSlices
 
 _native: Final = compiled("columns")
 Integers = NDArray[numpy.int64]
@@ -41,14 +41,14 @@ _META_LENGTH_BYTES: Final = 4
 _TIMESTAMP: Final = pyarrow.timestamp("us", tz="UTC")
 
 
-class Gathered(NamedTuple):
-    """A column of bytes; where they are known to be ASCII, nobody need look at them again."""
+class BinaryColumn(NamedTuple):
+    """A column of bytes; where they are known to be ASCII, they need no second check."""
 
     column: Column
     is_ascii: bool
 
 
-class Rows(Protocol):
+class RecordRows(Protocol):
     """Records as columns, whatever they were read from. A column is made when asked for."""
 
     def __len__(self) -> int: ...
@@ -65,7 +65,7 @@ class Rows(Protocol):
     def binary(self, name: str) -> Column:
         """The same as the bytes they are."""
 
-    def kept(self, mask: Mask) -> Rows:
+    def kept(self, mask: Mask) -> RecordRows:
         """Only the rows the mask says."""
 
 
@@ -77,7 +77,7 @@ class FrameRows:
     offsets: Integers
     layout: Layout
     heads: NDArray[Any]
-    _made: dict[str, Gathered] = field(default_factory=dict)
+    _made: dict[str, BinaryColumn] = field(default_factory=dict)
 
     @classmethod
     def of_segment(cls, buffer: memoryview, offsets: Integers) -> FrameRows:
@@ -104,22 +104,22 @@ class FrameRows:
         return FrameRows(self.buffer, self.offsets[mask], self.layout, self.heads[mask])
 
     def text(self, name: str) -> Column:
-        column, is_ascii = self._gathered(name)
+        column, is_ascii = self._column(name)
         return column.view(pyarrow.string()) if is_ascii else as_text(column)
 
     def binary(self, name: str) -> Column:
-        return self._gathered(name).column
+        return self._column(name).column
 
-    def _gathered(self, name: str) -> Gathered:
+    def _column(self, name: str) -> BinaryColumn:
         if name not in self._made:
             flag = _FLAGS.get(name)
             if flag is not None and not (self.heads["flags"] & flag).any():
-                self._made[name] = Gathered(pyarrow.nulls(len(self), pyarrow.binary()), True)
+                self._made[name] = BinaryColumn(pyarrow.nulls(len(self), pyarrow.binary()), True)
             else:
-                self._made[name] = gather(self.buffer, *self._places(name))
+                self._made[name] = copy_parts(self.buffer, *self._bounds(name))
         return self._made[name]
 
-    def _places(self, name: str) -> tuple[Integers, Integers, Mask | None]:
+    def _bounds(self, name: str) -> tuple[Integers, Integers, Mask | None]:
         """Where a part begins and ends in each frame, and which frames have it (None: all)."""
         heads = self.heads
         flags = heads["flags"]
@@ -144,28 +144,30 @@ class FrameRows:
         return (data_at, meta_at, None) if name == "data" else (meta_at, meta_end, has_meta)
 
 
-def gather(buffer: memoryview, start: Integers, end: Integers, has: Mask | None) -> Gathered:
+def copy_parts(
+    buffer: memoryview, start: Integers, end: Integers, has: Mask | None
+) -> BinaryColumn:
     """The bytes from each start to its end; null where `has` says so."""
     if _native is None:
-        return Gathered(spans(buffer, start, end, has), False)
+        return BinaryColumn(spans(buffer, start, end, has), False)
     borders = numpy.empty(len(start) + 1, numpy.int32)
     flags = None if has is None or has.all() else has.view(numpy.uint8)
     given = (numpy.ascontiguousarray(each, numpy.int64) for each in (start, end))
     found = _native.gather_parts(buffer, *given, flags, borders)
     if found is None:
-        return Gathered(spans(buffer, start, end, has), False)
+        return BinaryColumn(spans(buffer, start, end, has), False)
     values, is_ascii = found
     nulls = None if flags is None else pyarrow.py_buffer(numpy.packbits(flags, bitorder="little"))
     buffers = [nulls, pyarrow.py_buffer(borders), pyarrow.py_buffer(values)]
     column = pyarrow.BinaryArray.from_buffers(pyarrow.binary(), len(start), buffers)
-    return Gathered(column, is_ascii)
+    return BinaryColumn(column, is_ascii)
 
 
 def spans(buffer: memoryview, start: Integers, end: Integers, has: Mask | None) -> Column:
     """The same, put together by Arrow."""
     count = len(start)
     if count and (has is None or has.all()):
-        alike = Pieces(buffer, start, end - start)
+        alike = BufferSlices(buffer, start, end - start)
         values = alike.together()
         if values is not None:
             return _of_one_length(values, count, alike.longest)
@@ -173,12 +175,12 @@ def spans(buffer: memoryview, start: Integers, end: Integers, has: Mask | None) 
     borders[0] = 0
     borders[1::2] = start
     borders[2::2] = end
-    pieces = pyarrow.BinaryArray.from_buffers(
+    column = pyarrow.BinaryArray.from_buffers(
         pyarrow.binary(), 2 * count, [None, pyarrow.py_buffer(borders), pyarrow.py_buffer(buffer)]
     )
     indices = numpy.arange(1, 2 * count, 2, dtype=numpy.int32)
     mask = None if has is None or has.all() else ~has
-    return pieces.take(pyarrow.array(indices, mask=mask))
+    return column.take(pyarrow.array(indices, mask=mask))
 
 
 def _of_one_length(values: NDArray[numpy.uint8], count: int, length: int) -> Column:

@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from headwater.wire.laying import Pieces
+from headwater.wire.buffer_slices import BufferSlices
 
 Integers = NDArray[numpy.int64]
 
@@ -31,13 +31,13 @@ _COMMA_AFTER: Final = len(b"},")
 def join_plain(
     buffer: bytes | memoryview, heads: NDArray[Any], data_at: Integers, more: bytes = b""
 ) -> bytes | None:
-    """Records with these heads and their data at these places, as objects with commas between.
+    """Records with these heads and their data at these offsets, as objects with commas between.
 
-    `heads` are in the order of their seqs and `data_at` rises. `more` is told of each of them, as
+    `heads` are in the order of their seqs and `data_at` rises. `more` is added to each of them, as
     fields with a comma before. None when another way is better.
     """
     lengths = heads["data_len"].astype(numpy.int64)
-    data = Pieces(buffer, data_at, lengths)
+    data = BufferSlices(buffer, data_at, lengths)
     if not data.are_worth_it:
         return None
     seqs, times = heads["seq"].astype(numpy.int64), heads["ts"].astype(numpy.int64)
@@ -55,7 +55,7 @@ def join_plain(
     data_to[1:] += lengths[:-1].cumsum()
     end = count * width + data.total
     text = numpy.empty(end + data.longest, numpy.uint8)
-    data.lay_out(text, data_to, rows)
+    data.copy_to(text, data_to, rows)
     text[end] = _CLOSE
     return text[_COMMA_AFTER : end + 1].tobytes()
 
@@ -77,8 +77,8 @@ def _print(rows: NDArray[Any], end: int, known: _Range, values: Integers) -> Non
     while low != high:
         digits = min(_DIGITS, len(str(low)))
         rest = values // _TEN_THOUSAND
-        found = _TABLE[values - rest * _TEN_THOUSAND]
-        last = numpy.ndarray((len(rows),), f"V{digits}", found, _DIGITS - digits, (_DIGITS,))
+        digits_of = _TABLE[values - rest * _TEN_THOUSAND]
+        last = numpy.ndarray((len(rows),), f"V{digits}", digits_of, _DIGITS - digits, (_DIGITS,))
         at = end - digits
         numpy.ndarray((len(rows),), last.dtype, rows, at, (rows.itemsize,))[:] = last
         values, low, high, end = rest, low // _TEN_THOUSAND, high // _TEN_THOUSAND, at

@@ -20,20 +20,20 @@ from headwater.format.layout import Layout
 from headwater.format.segment import SEGMENT_FRAME
 from headwater.format.segment.run import heads_at
 from headwater.native import compiled
+from headwater.wire.buffer_slices import SLICES_MIN
 from headwater.wire.frame_text import join_plain
-from headwater.wire.laying import PIECES_MIN
 from headwater.wire.render import Projection
 
 Offsets = NDArray[numpy.int64]
 
 _native: Final = compiled("printer")
 _LAYOUTS: Final[dict[bool, Layout]] = {True: SEGMENT_FRAME, False: FRAME}
-# The same fields stand in both frames, at other places: flags, (topic,) seq, ts, lengths.
+# The same fields stand in both frames, at other offsets: flags, (topic,) seq, ts, lengths.
 _FORMS: Final = {
     True: (struct.Struct("<BQQHHI"), SEGMENT_FRAME.offset_of("flags")),
     False: (struct.Struct("<B8xQQHHI"), FRAME.offset_of("flags")),
 }
-_PLACES: Final = {
+_OFFSETS: Final = {
     in_segment: (layout.offset_of("flags"), layout.offset_of("seq"), layout.size)
     for in_segment, layout in _LAYOUTS.items()
 }
@@ -47,7 +47,7 @@ _text = msgspec.json.Encoder().encode
 
 
 class More(NamedTuple):
-    """What is told of records beside what they hold: fields as JSON, each with a comma before."""
+    """Fields that are added to records: as JSON, each with a comma before."""
 
     common: bytes
     special: dict[int, bytes]
@@ -74,10 +74,10 @@ def render_frames(
     printed = _printed(buffer, offsets, in_segment, projection, more)
     if printed is not None:
         return printed
-    if projection.data and len(offsets) >= PIECES_MIN and not more.special:
+    if projection.data and len(offsets) >= SLICES_MIN and not more.special:
         layout = _LAYOUTS[in_segment]
         heads = heads_at(buffer, layout, offsets)
-        if not (heads["flags"] & _told(projection)).any():
+        if not (heads["flags"] & _shown_flags(projection)).any():
             data_at = offsets + layout.size + heads["node_len"] + heads["tag_len"]
             joined = join_plain(buffer, heads, data_at, more.common)
             if joined is not None:
@@ -119,7 +119,7 @@ def _printed(
     printed: bytes | None = _native.print_frames(
         buffer,
         numpy.ascontiguousarray(offsets, numpy.int64),
-        *_PLACES[in_segment],
+        *_OFFSETS[in_segment],
         projection.tags,
         projection.meta,
         projection.data,
@@ -142,21 +142,21 @@ def _render_objects(
         return []
     layout = _LAYOUTS[in_segment]
     whole, offsets = _window(buffer, offsets, layout)
-    if len(offsets) < PIECES_MIN and projection.data:
-        few = _render_few(whole, offsets.tolist(), in_segment, _told(projection), more)
+    if len(offsets) < SLICES_MIN and projection.data:
+        few = _render_few(whole, offsets.tolist(), in_segment, _shown_flags(projection), more)
         if few is not None:
             return few
     heads = heads_at(whole, layout, offsets)
     node_at = offsets + layout.size
-    if (heads["flags"] & _told(projection)).any() or not projection.data:
+    if (heads["flags"] & _shown_flags(projection)).any() or not projection.data:
         return _render_all(whole, heads, node_at, projection, more)
     data_at = node_at + heads["node_len"] + heads["tag_len"]
     columns = heads["seq"], heads["ts"], data_at, data_at + heads["data_len"]
     rows = [each.tolist() for each in columns]
     if more is not NOTHING_MORE:
         return [
-            b'{"$seq":%d,"$ts":%d%b,"data":%b}' % (seq, ts, told, whole[start:end])  # type: ignore[str-format]
-            for seq, ts, start, end, told in zip(*rows, more.of(rows[0]), strict=True)
+            b'{"$seq":%d,"$ts":%d%b,"data":%b}' % (seq, ts, extra, whole[start:end])  # type: ignore[str-format]
+            for seq, ts, start, end, extra in zip(*rows, more.of(rows[0]), strict=True)
         ]
     return [
         b'{"$seq":%d,"$ts":%d,"data":%b}' % (seq, ts, whole[start:end])  # type: ignore[str-format]
@@ -165,27 +165,27 @@ def _render_objects(
 
 
 def _render_few(
-    whole: bytes | memoryview, offsets: list[int], in_segment: bool, told: int, more: More
+    whole: bytes | memoryview, offsets: list[int], in_segment: bool, shown: int, more: More
 ) -> list[bytes] | None:
     """Heads read one by one, while columns cost more to begin with than they save. None when there
-    is a record of which more is told."""
+    is a record with more fields to show."""
     form, form_at = _FORMS[in_segment]
     unpack, size = form.unpack_from, _LAYOUTS[in_segment].size
     special = more.special
     objects = []
     for offset in offsets:
         flags, seq, ts, node_len, tag_len, data_len = unpack(whole, offset + form_at)
-        if flags & told:
+        if flags & shown:
             return None
         at = offset + size + node_len + tag_len
-        beside = special.get(seq, more.common) if special else more.common
-        row = seq, ts, beside, whole[at : at + data_len]
+        extra = special.get(seq, more.common) if special else more.common
+        row = seq, ts, extra, whole[at : at + data_len]
         objects.append(b'{"$seq":%d,"$ts":%d%b,"data":%b}' % row)  # type: ignore[str-format]
     return objects
 
 
-def _told(projection: Projection) -> int:
-    """Flags of records of which more is told than what they hold."""
+def _shown_flags(projection: Projection) -> int:
+    """Flags of records with a node, a tag or meta to show."""
     return _NODE | _META | (_TAG if projection.tags else 0)
 
 
@@ -211,18 +211,18 @@ def _render_all(
     projection: Projection,
     more: More,
 ) -> list[bytes]:
-    """Records of which some have a node, a tag or meta that is to be told."""
+    """Records of which some have a node, a tag or meta to show."""
     words: dict[bytes, bytes] = {}
     objects = []
     columns = [heads[name].tolist() for name in _FIELDS]
-    told = more.of(heads["seq"].tolist())
-    for at, flags, seq, ts, node_len, tag_len, data_len, beside in zip(
-        node_at.tolist(), *columns, told, strict=True
+    extras = more.of(heads["seq"].tolist())
+    for at, flags, seq, ts, node_len, tag_len, data_len, extra in zip(
+        node_at.tolist(), *columns, extras, strict=True
     ):
         tag_at = at + node_len
         data_at = tag_at + tag_len
         data_end = data_at + data_len
-        parts: list[bytes | memoryview] = [b'{"$seq":%d,"$ts":%d%b' % (seq, ts, beside)]
+        parts: list[bytes | memoryview] = [b'{"$seq":%d,"$ts":%d%b' % (seq, ts, extra)]
         if flags & _NODE:
             parts += (b',"$node":', _word(words, bytes(whole[at:tag_at])))
         if flags & _TAG and projection.tags:
@@ -244,7 +244,7 @@ def _render_all(
 
 def _word(words: dict[bytes, bytes], word: bytes) -> bytes:
     """A node or tag as JSON. There are few of them, each many times."""
-    found = words.get(word)
-    if found is None:
-        found = words[word] = _text(word.decode("utf-8", "replace"))
-    return found
+    text = words.get(word)
+    if text is None:
+        text = words[word] = _text(word.decode("utf-8", "replace"))
+    return text

@@ -1,4 +1,4 @@
-"""What the server tells over HTTP about Kafka topics and consumer groups, as structs."""
+"""What the server reports over HTTP about Kafka topics and consumer groups, as structs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """What is answered about machines and instances, over HTTP and RCPX alike.
 
-Names are those of the published client's models. Every place in the WAL stands there twice: as the
-number, and as text for readers that do not keep large numbers exact.
+Names are those of the published client's models. Every position in the WAL stands there twice: as
+the number, and as text for readers that do not keep large numbers exact.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ import msgspec
 from headwater.wire.answers import Spent
 
 
-class Told(msgspec.Struct, kw_only=True):
+class MachineResponse(msgspec.Struct, kw_only=True):
     """Base of all of them."""
 
     performance: Spent | msgspec.UnsetType = msgspec.UNSET
     """Over HTTP: where the time went."""
 
 
-class MachinePutAnswer(Told):
+class MachinePutAnswer(MachineResponse):
     machine: str
     version: int
     stored_checksum: str
     created: bool
 
 
-class MachineAnswer(Told):
+class MachineAnswer(MachineResponse):
     machine: str
     version: int
     definition: Any
@@ -40,11 +40,11 @@ class MachineListed(msgspec.Struct):
     latest: int
 
 
-class MachineListAnswer(Told):
+class MachineListAnswer(MachineResponse):
     items: list[MachineListed]
 
 
-class InstanceMadeAnswer(Told):
+class InstanceMadeAnswer(MachineResponse):
     instance_id: str
     machine: str
     version: int
@@ -55,7 +55,7 @@ class InstanceMadeAnswer(Told):
     """False for a repeat, which did nothing."""
 
 
-class InstanceAnswer(Told, omit_defaults=True):
+class InstanceAnswer(MachineResponse, omit_defaults=True):
     instance_id: str
     machine: str
     version: int
@@ -82,13 +82,13 @@ class InstanceListed(msgspec.Struct):
     last_wal_offset_text: str
 
 
-class InstanceListAnswer(Told):
+class InstanceListAnswer(MachineResponse):
     instances: list[InstanceListed]
     total: int
     has_more: bool
 
 
-class InstanceDeletedAnswer(Told):
+class InstanceDeletedAnswer(MachineResponse):
     instance_id: str
     deleted: bool
     wal_offset: int
@@ -96,7 +96,7 @@ class InstanceDeletedAnswer(Told):
     applied: bool
 
 
-class EventAppliedAnswer(Told):
+class EventAppliedAnswer(MachineResponse):
     instance_id: str
     from_state: str
     to_state: str
@@ -115,13 +115,13 @@ class BatchOneAnswer(msgspec.Struct, omit_defaults=True):
     error: dict[str, Any] | None = None
 
 
-class BatchAnswer(Told):
+class BatchAnswer(MachineResponse):
     results: list[BatchOneAnswer]
     success_count: int
     failure_count: int
 
 
-class MigratedAnswer(Told):
+class MigratedAnswer(MachineResponse):
     instance_id: str
     machine: str
     version: int
@@ -145,10 +145,10 @@ class HistoryEntry(msgspec.Struct, omit_defaults=True):
     event_id: str | None = None
     version: int | None = None
     reason: str | None = None
-    """Why it was deleted, when nobody asked for it."""
+    """Why it was deleted, when no client requested that."""
 
 
-class HistoryAnswer(Told):
+class HistoryAnswer(MachineResponse):
     instance_id: str
     entries: list[HistoryEntry]
     """Oldest first."""
@@ -170,7 +170,7 @@ class WalEntryAnswer(msgspec.Struct):
 
 
 class BadBytes(msgspec.Struct):
-    """A stretch of the log that is no entry."""
+    """A region of the log that is no entry."""
 
     offset: str
     resume: str
@@ -184,7 +184,7 @@ class WalRecord(msgspec.Struct):
     entry: Any
 
 
-class WalReadAnswer(Told):
+class WalReadAnswer(MachineResponse):
     entries: list[WalEntryAnswer]
     next_offset: int
     next_offset_text: str
@@ -204,7 +204,7 @@ class WalIoAnswer(msgspec.Struct):
     fsyncs: int
 
 
-class WalStatsAnswer(Told):
+class WalStatsAnswer(MachineResponse):
     entry_count: int
     segment_count: int
     total_size_bytes: int
@@ -219,10 +219,10 @@ class WalStatsAnswer(Told):
     """writable, full or poisoned."""
     io_stats: WalIoAnswer
     own_part: bool = False
-    """Told to a key with prefixes: what is about everybody's entries is 0."""
+    """True for a key with prefixes: numbers about all entries are 0."""
 
 
-class CompactedAnswer(Told):
+class CompactedAnswer(MachineResponse):
     snapshot_id: str
     snapshot_bytes: int
     instance_count: int
@@ -237,7 +237,7 @@ class CompactedAnswer(Told):
     """That are left."""
 
 
-class InstanceSnapshotAnswer(Told):
+class InstanceSnapshotAnswer(MachineResponse):
     snapshot_id: str
     instance_id: str
     state: str

@@ -22,7 +22,7 @@ BATCH_OPERATIONS_MAX: Final = 100
 
 Version = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 Offset = Annotated[int, msgspec.Meta(ge=0)] | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,20}$")]
-"""A place in the WAL. As text, too: from segment 8192 on not every JSON reader keeps the number."""
+"""A position in the WAL. Or text: from segment 8192 on not every JSON reader keeps the number."""
 Context = dict[str, Any]
 Milliseconds = Annotated[int, msgspec.Meta(ge=1, le=2**53 - 1)]
 Limit = Annotated[int, msgspec.Meta(ge=1, le=LIST_LIMIT_MAX)]
@@ -122,7 +122,7 @@ class AuthParams(Params):
 
 
 class NoParams(Params):
-    """Operations that need nothing to be told."""
+    """Operations without parameters."""
 
 
 class PutMachineParams(Params, kw_only=True):
@@ -232,13 +232,13 @@ RCPX_BATCH_PARAMS: Final[Mapping[str, type[BatchedParams]]] = {
 
 
 def offset_of(given: int | str | None) -> int | None:
-    """A place in the WAL, however it was written."""
+    """A position in the WAL, as a number or as text."""
     if given is None:
         return None
-    found = int(given)
-    if found > OFFSET_MAX:
+    number = int(given)
+    if number > OFFSET_MAX:
         raise InvalidRequestError(f"an offset is at most {OFFSET_MAX}")
-    return found
+    return number
 
 
 def batch_params(

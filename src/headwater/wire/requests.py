@@ -13,7 +13,7 @@ from headwater.core.errors import InvalidRequestError
 Seq = Annotated[int, msgspec.Meta(ge=0, le=limits.INTEGER_MAX)]
 
 
-def _told(**schema: Any) -> msgspec.Meta:
+def _schema(**schema: Any) -> msgspec.Meta:
     """For the document only: what is checked elsewhere, with an error of its own."""
     return msgspec.Meta(extra_json_schema=schema)
 
@@ -32,14 +32,14 @@ class RecordIn(Body):
     data: msgspec.Raw
     tag: str | None = None
     node: str | None = None
-    # Always the same one. A plain default would have to be told in the OpenAPI document.
+    # Always the same one. A plain default would have to stand in the OpenAPI document.
     meta: msgspec.Raw = msgspec.field(default_factory=repeat(NO_META).__next__)
     deliver_at: Seq | None = None
     """Of a job: not to be claimed before, milliseconds since 1970."""
 
 
 class WriteRequest(Body):
-    records: Annotated[list[RecordIn], _told(minItems=1, maxItems=limits.BATCH_RECORDS_MAX)]
+    records: Annotated[list[RecordIn], _schema(minItems=1, maxItems=limits.BATCH_RECORDS_MAX)]
     node: str | None = None
     idempotency_key: str | None = None
     create: bool | None = None
@@ -58,7 +58,7 @@ class DiffRequestBody(Body):
     wait_ms: int = 0
     max_batch_bytes: int = limits.READ_BYTES_DEFAULT
     match: str | list[str] | None = None
-    consistency: Annotated[str, _told(enum=["eventual", "strong"])] = "eventual"
+    consistency: Annotated[str, _schema(enum=["eventual", "strong"])] = "eventual"
     """strong: what is written now has come here through routers before the topic is read."""
 
 
@@ -67,7 +67,7 @@ class DeleteRequest(Body):
     match: str | list[str] | None = None
 
 
-Seqs = Annotated[list[Seq], msgspec.Meta(min_length=1, max_length=limits.SETTLE_JOBS_MAX)]
+Seqs = Annotated[list[Seq], msgspec.Meta(min_length=1, max_length=limits.ACK_JOBS_MAX)]
 
 
 class ClaimBody(Body):
@@ -104,7 +104,7 @@ class RouterBody(Body):
     create_dest: bool = True
     filter: str | list[str] | None = None
     allow_cycle: bool = False
-    guarantee: Annotated[str, _told(enum=["at_least_once", "exactly_once"])] = "at_least_once"
+    guarantee: Annotated[str, _schema(enum=["at_least_once", "exactly_once"])] = "at_least_once"
 
 
 class WatchTopic(Body):
@@ -114,7 +114,7 @@ class WatchTopic(Body):
 
 class WatchRequest(Body):
     topics: Annotated[
-        dict[str, WatchTopic], _told(minProperties=1, maxProperties=limits.WATCH_TOPICS_MAX)
+        dict[str, WatchTopic], _schema(minProperties=1, maxProperties=limits.WATCH_TOPICS_MAX)
     ]
     node: str | list[str] | None = None
     limit: int = limits.READ_RECORDS_DEFAULT
@@ -137,13 +137,13 @@ def decode_request(body: bytes | bytearray, kind: type[B]) -> B:
     if decoder is None:
         decoder = _decoders.setdefault(kind, msgspec.json.Decoder(kind))
     try:
-        found: B = decoder.decode(body or b"{}")
+        parsed: B = decoder.decode(body or b"{}")
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         known = without_extensions(body) if _EXTENSION in body else None
         if known is not None:
             return decode_request(known, kind)
         raise InvalidRequestError(f"the body cannot be read: {error}") from error
-    return found
+    return parsed
 
 
 _EXTENSION: Final = b'"x_'

@@ -1,4 +1,4 @@
-"""What the server tells about itself and about the last runs of jobs, as structs."""
+"""What the server reports about itself and about the last runs of jobs, as structs."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class SyncBucket(Answer):
 
 
 class ShardSeen(Answer):
-    """One writer of a log. The topics' log has several; the others have one, and are told of
-    once they are open."""
+    """One writer of a log. The topics' log has several; the others have one, which is listed once
+    it is open."""
 
     log: str
     """topics, machines or kafka."""
@@ -65,7 +65,7 @@ class PressureSeen(Answer):
 
 
 class HoldSeen(Answer):
-    """Somebody who needs old log: nothing from its position on is deleted."""
+    """A reader that needs old log: nothing from its position on is deleted."""
 
     owner: str
     """transitions_topic, webhook or watch."""
@@ -101,7 +101,7 @@ class GapSeen(Answer):
 
 
 class Totals(Answer):
-    """Sums over all topics. Of very many topics they are a few looks old."""
+    """Sums over all topics. With very many topics they may lag a little."""
 
     topics: int
     routers: int
@@ -150,14 +150,14 @@ class PlaceSeen(Answer):
 
 
 class DamageSeen(Answer):
-    """What readers met since the start. `headwater verify` looks at everything."""
+    """What readers met since the start. `headwater verify` checks everything."""
 
     records: int
     """In topics that the key may name."""
     places: list[PlaceSeen]
     """The first of them."""
     more: int
-    """Places that are not listed."""
+    """Damaged places that are not listed."""
 
 
 class StatusAnswer(Answer):
@@ -167,7 +167,7 @@ class StatusAnswer(Answer):
     """Of the worst of all logs: ok; full when the disk is; poisoned when a sync failed; degraded
     when they are well and a part is away."""
     own_part: bool
-    """Told to a key with prefixes: the totals are of its own topics and routers, and what is only
+    """True for a key with prefixes: the totals are of its own topics and routers, and what is only
     known of the whole server is 0 or empty."""
     now_ms: int
     uptime_ms: int

@@ -11,13 +11,13 @@ from headwater.core.errors import InvalidRequestError
 from headwater.wire.requests import RecordIn, Seq, WatchTopic, without_extensions
 
 
-class Operation(msgspec.Struct, forbid_unknown_fields=True, tag_field="op"):
+class ClientMessage(msgspec.Struct, forbid_unknown_fields=True, tag_field="op"):
     """Base of what a client says."""
 
     request_id: str | int | None = None
 
 
-class Subscribe(Operation, tag="subscribe", kw_only=True):
+class Subscribe(ClientMessage, tag="subscribe", kw_only=True):
     """To one topic, or to several, each with where to begin."""
 
     topic: str | None = None
@@ -32,7 +32,7 @@ class Subscribe(Operation, tag="subscribe", kw_only=True):
     include_meta: bool = True
     include_data: bool = True
 
-    def places(self) -> dict[str, WatchTopic]:
+    def starts(self) -> dict[str, WatchTopic]:
         """Where to begin, by topic."""
         if (self.topic is None) == (self.topics is None):
             raise InvalidRequestError("subscribe names a topic, or has topics, and not both")
@@ -46,11 +46,11 @@ class Subscribe(Operation, tag="subscribe", kw_only=True):
         return self.topics
 
 
-class Unsubscribe(Operation, tag="unsubscribe", kw_only=True):
+class Unsubscribe(ClientMessage, tag="unsubscribe", kw_only=True):
     topic: str
 
 
-class Publish(Operation, tag="publish", kw_only=True):
+class Publish(ClientMessage, tag="publish", kw_only=True):
     topic: str
     records: list[RecordIn]
     node: str | None = None
@@ -61,19 +61,19 @@ class Publish(Operation, tag="publish", kw_only=True):
     expect_head_seq: Seq | None = None
 
 
-class Ping(Operation, tag="ping"):
+class Ping(ClientMessage, tag="ping"):
     pass
 
 
 _decoder = msgspec.json.Decoder(Subscribe | Unsubscribe | Publish | Ping)
 
 
-def decode_operation(message: bytes | str) -> Subscribe | Unsubscribe | Publish | Ping:
+def decode_message(message: bytes | str) -> Subscribe | Unsubscribe | Publish | Ping:
     try:
         operation: Subscribe | Unsubscribe | Publish | Ping = _decoder.decode(message)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         known = without_extensions(message) if isinstance(message, bytes) else None
         if known is not None:
-            return decode_operation(known)
+            return decode_message(known)
         raise InvalidRequestError(f"the message cannot be read: {error}") from error
     return operation

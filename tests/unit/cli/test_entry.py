@@ -88,8 +88,8 @@ def test_completion_of_the_shell_is_left_to_typer() -> None:
 
 def test_a_server_starts_without_what_it_does_not_need() -> None:
     look = (
-        "import sys; import headwater.cli, headwater.cli.leaving, headwater.cli.begin_serving;"
-        "import headwater.cli.serving, headwater.observe.logs;"
+        "import sys; import headwater.cli, headwater.cli.exit_codes, headwater.cli.server_start;"
+        "import headwater.cli.server_run, headwater.observe.logs;"
         f"print(*sorted(set({LOADED_LATER!r}) & set(sys.modules)))"
     )
     done = subprocess.run(

@@ -47,8 +47,8 @@ def test_rings_before_a_wait_count_as_one() -> None:
     doorbell = Doorbell()
     for _ in range(5):
         doorbell.ring()
-    assert doorbell.hear(0)
-    assert not doorbell.hear(0)
+    assert doorbell.wait(0)
+    assert not doorbell.wait(0)
 
 
 def test_a_ring_ends_a_wait_and_a_deadline_ends_it_too() -> None:

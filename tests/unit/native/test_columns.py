@@ -52,7 +52,7 @@ def test_parts_are_gathered_alike_as_bytes_and_as_text(
     starts[1:] = numpy.maximum(starts[1:], numpy.maximum.accumulate(ends)[:-1])
     ends = numpy.maximum(starts, ends)
     has = None if all_have else numpy.array([flag for *_, flag in cuts])
-    found = frame_rows.gather(memoryview(data), starts, ends, has)
+    found = frame_rows.copy_parts(memoryview(data), starts, ends, has)
     pure = frame_rows.spans(memoryview(data), starts, ends, has)
     assert found.column.to_pylist() == pure.to_pylist()
     found.column.validate(full=True)
@@ -68,7 +68,7 @@ def test_parts_are_gathered_alike_as_bytes_and_as_text(
 def test_a_part_outside_of_the_bytes_is_refused(start: int, end: int) -> None:
     starts, ends = numpy.array([start]), numpy.array([end])
     with pytest.raises(ValueError, match="no bytes"):
-        frame_rows.gather(memoryview(bytes(10)), starts, ends, None)
+        frame_rows.copy_parts(memoryview(bytes(10)), starts, ends, None)
 
 
 def test_more_bytes_than_borders_can_tell_of_are_left_to_the_twin() -> None:

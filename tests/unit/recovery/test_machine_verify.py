@@ -159,6 +159,6 @@ def test_an_index_that_tells_another_offset_than_its_snapshot_is_not_believed() 
     disk = faulty(source, path, encode_index(SnapshotIndex((wrong,))))
     [fault] = faults_of(disk)
     assert (fault.path, fault.bad) == (path, False)
-    assert "tells something else" in fault.what
+    assert "says something else" in fault.what
     assert SteppedStore(disk).state() == SteppedStore(FakeDisk(image=source)).state()
     assert disk.files()[path] == files_of(source)[path], "written again"

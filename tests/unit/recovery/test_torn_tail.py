@@ -44,7 +44,7 @@ def test_the_report_says_what_was_cut_where_and_why() -> None:
     report = Session(disk).abandon().recovered.report
     cuts = [finding for finding in report.findings if finding.action is Action.CUT]
     assert [(cut.path, cut.offset) for cut in cuts] == [(path, end)]
-    assert "nobody was promised" in cuts[0].line()
+    assert "never acknowledged" in cuts[0].line()
     again = Session(disk).abandon().recovered.report
     assert not [finding for finding in again.findings if finding.action is Action.CUT]
 

@@ -94,7 +94,7 @@ def test_being_woken_by_time_leaves_no_ring_behind() -> None:
     answer = wait_in_thread(clock, doorbell, 10)
     clock.advance(10)
     answer.result(TIMEOUT_S)
-    assert doorbell.hear(0) is False
+    assert doorbell.wait(0) is False
 
 
 def test_a_ring_together_with_the_deadline_ends_one_wait_and_not_the_next() -> None:
@@ -105,7 +105,7 @@ def test_a_ring_together_with_the_deadline_ends_one_wait_and_not_the_next() -> N
         doorbell.ring()
         clock.advance(10)
         answer.result(TIMEOUT_S)
-        assert doorbell.hear(0) is False
+        assert doorbell.wait(0) is False
 
 
 class DoorbellAtTheDeadline(Doorbell):
@@ -117,8 +117,8 @@ class DoorbellAtTheDeadline(Doorbell):
         super().__init__()
         self.clock = clock
 
-    def hear(self, timeout_us: int | None) -> bool:
-        rung = super().hear(timeout_us)
+    def wait(self, timeout_us: int | None) -> bool:
+        rung = super().wait(timeout_us)
         if timeout_us is None:
             self.clock.advance(10)
         return rung
@@ -129,7 +129,7 @@ def test_a_deadline_reached_just_after_a_ring_was_heard_leaves_no_second_ring() 
     doorbell = DoorbellAtTheDeadline(clock)
     doorbell.ring()
     assert clock.wait(doorbell, 10) is True
-    assert doorbell.hear(0) is False
+    assert doorbell.wait(0) is False
 
 
 def test_advance_to_next_deadline_wakes_the_earliest_waiter_only() -> None:

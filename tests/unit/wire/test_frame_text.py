@@ -7,13 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.engine.reading import FrameRun, ReadFilter, decode_run
+from headwater.engine.topics.reader import FrameRun, ReadFilter, decode_run
 from headwater.format.appends import encode_appends
 from headwater.format.segment import SEGMENT_FRAME, WalSlice, encode_run
 from headwater.format.segment.run import heads_at
+from headwater.wire.buffer_slices import SLICES_MIN
 from headwater.wire.frame_text import join_plain
 from headwater.wire.frames import render_frames
-from headwater.wire.laying import PIECES_MIN
 from headwater.wire.render import Projection, render_record
 
 PROJECTION = Projection()
@@ -51,8 +51,8 @@ def in_columns(run: FrameRun) -> bytes | None:
 @given(
     first_seq=st.one_of(st.integers(1, 10**15), st.sampled_from([1, 99_990, 999_936, 9_999_999])),
     lengths=st.one_of(
-        st.lists(st.integers(0, 90), min_size=PIECES_MIN, max_size=PIECES_MIN + 40),
-        st.integers(0, 300).map(lambda one: [one] * (PIECES_MIN + 7)),
+        st.lists(st.integers(0, 90), min_size=SLICES_MIN, max_size=SLICES_MIN + 40),
+        st.integers(0, 300).map(lambda one: [one] * (SLICES_MIN + 7)),
     ),
     spread_ms=st.sampled_from([0, 1, 9_999, 10**9]),
     seed=st.randoms(use_true_random=False),

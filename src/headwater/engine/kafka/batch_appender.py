@@ -1,8 +1,8 @@
 """Produce: a batch goes into the log as it came, and belongs to its partition once it is there.
 
 The base offset and the leader epoch are written into the batch on the way: both are outside of the
-CRC. The offset is right unless the log refuses a batch that stands in front, so a fetch has nothing
-to patch, but looks.
+CRC. The offset is right unless the log refuses a batch that stands in front, so a fetch has
+nothing to patch, but checks.
 
 Keeps I2, I15.
 """
@@ -49,7 +49,7 @@ class Produce(Pending[Produced]):
     sent: SentBatch | None = None
     waits = False
     began_ms: int | None = None
-    """When it came, if somebody wants to see spans."""
+    """When it came, if spans are exported."""
     _followers: list[Pending[Produced]] | None = None
 
     def __init__(self, partition: Partition, base_offset: int, records: int) -> None:
@@ -157,7 +157,7 @@ class BatchAppender:
             ticket.taken = True
             try:
                 self._take(ticket, updated)
-            except Exception as error:  # whoever is behind it is answered all the same (I15)
+            except Exception as error:  # writes behind it get their answers all the same (I15)
                 broken = broken or error
         core = self._core
         pending = core.pending
@@ -167,7 +167,7 @@ class BatchAppender:
                 core.applied_id = max(core.applied_id, first.last_frame)
         for partition in updated:
             partition.wake()
-        core.spans.look_now_and_then(core.clock.monotonic_us())
+        core.spans.refresh_if_due(core.clock.monotonic_us())
         if broken is not None:
             raise broken
 
@@ -215,7 +215,7 @@ class BatchAppender:
                 "record_count": write.records,
                 "base_offset": base,
             }
-            core.spans.tell(PRODUCE_SPAN, write.began_ms, core.clock.wall_ms(), facts)
+            core.spans.record(PRODUCE_SPAN, write.began_ms, core.clock.wall_ms(), facts)
         write.succeed(Produced(base, -1, partition.log_start_offset))
 
     def _failed(self, write: Produce, error: HeadwaterError) -> None:

@@ -1,7 +1,7 @@
 """What each event of the log does to the state: the same when it happens and when it is replayed.
 
 Replaying an event whose effect is in the state already changes nothing: a checkpoint may know more
-than the place from which the log is read again.
+than the position from which the log is read again.
 """
 
 from __future__ import annotations

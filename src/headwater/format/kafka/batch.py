@@ -1,6 +1,6 @@
 """The header of a record batch, version 2: Kafka's own layout, big-endian.
 
-What a producer sent is checked once, as a whole: nothing in here looks at single records. The base
+What a producer sent is checked once, as a whole: nothing in here reads single records. The base
 offset and the leader epoch stand before what the CRC covers, so the log may change them.
 """
 
@@ -80,7 +80,7 @@ class MagicError(BatchError):
 
 
 class CodecError(BatchError):
-    """A compression that nobody here knows."""
+    """A compression that this version does not know."""
 
 
 class BatchKindError(BatchError):
@@ -95,12 +95,12 @@ def read_header(buffer: Bytes, at: int = 0) -> BatchHeader:
 
 
 def pack_preamble(base_offset: int, batch_bytes: int) -> bytes:
-    """The front of a batch of so many bytes that has its place in a partition."""
+    """The front of a batch: its offset in a partition, its length and epoch."""
     return _PREAMBLE.pack(base_offset, batch_bytes - LENGTH_FROM, LEADER_EPOCH)
 
 
 def assign_offset(batch: Bytes, base_offset: int) -> bytes:
-    """A batch as it stands in a log: behind its length, with its place written into it."""
+    """A batch as it stands in a log: behind its length, with its offset written into it."""
     if _native is not None:
         batch_with_offset: bytes | None = _native.assign_offset(batch, base_offset)
         if batch_with_offset is not None:
@@ -147,7 +147,7 @@ def read_sound(buffer: Bytes) -> BatchHeader:
 
 
 def split_batches(buffer: Bytes) -> list[memoryview]:
-    """The batches that stand one after another in a produce request. Only lengths are looked at."""
+    """The batches that stand one after another in a produce request. Only lengths are read."""
     view, batches, at = memoryview(buffer), [], 0
     while at < len(view):
         if len(view) - at < HEADER_BYTES:

@@ -1,6 +1,6 @@
-"""Record batches as frames: what every door but Kafka's own reads of a partition.
+"""Record batches as frames: what every protocol but Kafka's own reads of a partition.
 
-The server reads partitions so for HTTP, and Spark's tasks read them so from files: one place says
+The server reads partitions so for HTTP, and Spark's tasks read them so from files: one module says
 what becomes of a record.
 """
 

@@ -75,7 +75,7 @@ class ProducerMeta(msgspec.Struct, frozen=True, array_like=True):
 
 PackedProducer = msgspec.Raw
 """A `ProducerMeta` as it stands in the checkpoint. There may be hundreds of thousands of them, so
-they are copied from one checkpoint to the next, and unpacked when one is heard of."""
+they are copied from one checkpoint to the next, and unpacked when one is used."""
 
 
 class PartitionMeta(msgspec.Struct, frozen=True, array_like=True):
@@ -83,7 +83,7 @@ class PartitionMeta(msgspec.Struct, frozen=True, array_like=True):
     """Records that went with deleted segments."""
     log_start: int = 0
     producers: tuple[PackedProducer, ...] = ()
-    """Those not heard of for longest first."""
+    """Least recently used first."""
 
 
 class KafkaTopicMeta(msgspec.Struct, frozen=True, array_like=True):

@@ -1,8 +1,8 @@
 """The four compressions of Kafka batches, behind a limit on what comes out.
 
 Producers compress and consumers decompress; the log itself keeps batches as they came. Only the
-other doors look inside. A few bytes can claim to be gigabytes, so the limit holds while bytes come
-out, not afterwards: at most `OUTPUT_BYTES_MAX`, and beyond `RATIO_FREE_BYTES` at most
+other protocols read inside. A few bytes can claim to be gigabytes, so the limit holds while bytes
+come out, not afterwards: at most `OUTPUT_BYTES_MAX`, and beyond `RATIO_FREE_BYTES` at most
 `RATIO_MAX` times what went in. The only module that imports these libraries.
 """
 

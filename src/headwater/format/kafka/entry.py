@@ -42,7 +42,7 @@ _ENTRY_WORDS: Final = ENTRY_BYTES // 8
 _SPREAD: Final = numpy.uint64(0x9E3779B97F4A7C15)
 """Keeps the partitions of a topic apart when entries are sorted by a mix of their keys."""
 _SCAN_ENTRIES: Final = 65_536
-"""Entries that are looked at in one step when the end of an index is looked for."""
+"""Entries that are read in one step when the end of an index is searched for."""
 
 Entries = NDArray[Any]
 """An array of `ENTRY.dtype`."""
@@ -126,7 +126,7 @@ def group_by_key(runs: Runs) -> Iterator[tuple[bytes, NDArray[numpy.int64]]]:
         return
     parts = keys_of(runs.entries).view(numpy.uint8).reshape(count, KEY_BYTES)
     # Half of the hash tells topics apart well enough to sort by; whether two keys were thrown
-    # together is looked at afterwards.
+    # together is checked afterwards.
     half = numpy.ascontiguousarray(parts[:, 8:16]).view(numpy.uint64).reshape(-1)
     number = numpy.ascontiguousarray(parts[:, 24:]).view(numpy.uint32).reshape(-1)
     mixed = half ^ (number.astype(numpy.uint64) * _SPREAD)

@@ -84,7 +84,7 @@ class GroupForgotten(Event, frozen=True, tag="group_forgotten"):
 
 
 class GroupMember(msgspec.Struct, frozen=True, array_like=True):
-    """One member of a settled group, with all it told us when it joined."""
+    """One member of a complete group, with all it said when it joined."""
 
     member_id: str
     instance_id: str | None
@@ -97,7 +97,7 @@ class GroupMember(msgspec.Struct, frozen=True, array_like=True):
 
 
 class GroupSettled(Event, frozen=True, tag="group_settled"):
-    """Who is in a group from this generation on, and has which assignment. Nobody: there are no
+    """Who is in a group from this generation on, and has which assignment. Empty: there are no
     members any more that a restart may bring back."""
 
     org: int

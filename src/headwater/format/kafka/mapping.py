@@ -56,7 +56,7 @@ _decode_headers = msgspec.json.Decoder(list[tuple[str, str | None]]).decode
 
 
 class KafkaFields(NamedTuple):
-    """What a Kafka record says, apart from its place and time."""
+    """What a Kafka record says, apart from its offset and time."""
 
     key: bytes | None
     value: bytes | None

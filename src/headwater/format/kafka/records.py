@@ -1,7 +1,7 @@
-"""The records inside a batch, one by one: for the doors that are not Kafka's.
+"""The records inside a batch, one by one: for the protocols that are not Kafka's.
 
-Producing and fetching pass whole batches on; this is only for who wants to look inside. A record is
-its length and then varints: attributes, timestamp and offset as differences from the batch's,
+Producing and fetching pass whole batches on; this is only for readers of single records. A record
+is its length and then varints: attributes, timestamp and offset as differences from the batch's,
 key, value, headers. -1 as a length is null. Nothing is believed: every length is compared with the
 bytes that are there, and a batch is read whole or not at all.
 """

@@ -70,7 +70,7 @@ class DeleteInstance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     previous: int
     synced: int = 0
     reason: str | None = None
-    """`ttl` when nobody asked for it."""
+    """`ttl` when no client asked for it."""
     idempotency_key: str | None = None
 
 

@@ -205,7 +205,8 @@ def sound_blocks(contents: bytes) -> Iterator[PackedBlock | LostBlocks]:
     """What of a damaged snapshot can be read, for a repair, and where nothing can.
 
     A block knows its number, so behind a bad one the next is found where bytes are a block of a
-    number that may be: whoever counts blocks up to here has seen at most one in each header's room.
+    number that may be: a reader that counts blocks up to here has seen at most one in each header's
+    room.
     """
     at, number = MACHINE_SNAPSHOT_HEADER.size, 0
     while at < len(contents):

@@ -121,7 +121,7 @@ def seal_checks(entries: Entries, first_seq: int, salt: int = 0) -> None:
 
 
 def bad_entries(entries: Entries, first_seq: int, salt: int = 0) -> NDArray[numpy.int64]:
-    """Positions of entries that are not what was written for this place."""
+    """Positions of entries that are not what was written for this segment."""
     flags = entries["flags_check"] & _FLAGS_MASK
     wrong = entries["flags_check"] >> _CHECK_SHIFT != _salted(entries, flags, first_seq, salt)
     wrong |= entries["len"] < SEGMENT_FRAME_BYTES_MIN

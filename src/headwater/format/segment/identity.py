@@ -3,9 +3,9 @@
 Neither a frame nor an index entry names its topic, so a pair of files under another topic's name
 would be sound. But each entry has a check, and the check is a sum: adding a number that is made of
 the topic's id and of the checksum in the first frame changes no layout, and binds index and data to
-each other and both to the topic. The seqs are in the checks already. A file in another's place
+each other and both to the topic. The seqs are in the checks already. A file under another's name
 makes every check wrong by one and the same difference, which no damage does, and the difference
-tells the topic.
+names the topic.
 
 Segments that were written before have no salt, and are taken as they are.
 """
@@ -68,7 +68,7 @@ def identity_of(topic_id: int | None, checksum: int | None) -> Identity | None:
 
 
 def checksum_span(begin: bytes | memoryview) -> tuple[int, int] | None:
-    """Where in a data file the first frame's checksum lies, told by the file's first bytes."""
+    """Where in a data file the first frame's checksum lies, read from the file's first bytes."""
     length = int.from_bytes(begin[:LENGTH_BYTES], "little")
     if len(begin) < LENGTH_BYTES or length < SEGMENT_FRAME_LEN_MIN:
         return None
@@ -87,7 +87,7 @@ def first_checksum(buffer: bytes | bytearray | memoryview) -> int | None:
 def shared_shift(entries: Entries, first_seq: int) -> int | None:
     """The one difference by which most checks are off, 0 for none; None when there is no such one.
 
-    Damage hits single entries. What is off everywhere by the same was written for another place.
+    Damage hits single entries. What is off everywhere by the same was written for another segment.
     """
     shifts = check_shifts(entries, first_seq)
     if not len(shifts):
@@ -108,14 +108,14 @@ def topic_of_shift(salt: int, first: int) -> int:
 
 
 def seqs_of_shift(shift: int, salt: int) -> int:
-    """How many seqs further the place is that entries with this shift were written for; negative
+    """How many seqs further the segment is that entries with this shift were written for; negative
     when it is before."""
     further = (shift - salt) * pow(SEQ_WEIGHT, -1, _PRIME) % _PRIME
     return further - _PRIME if further * 2 > _PRIME else further
 
 
 def shift_of_seqs(seqs: int, salt: int) -> int:
-    """The shift of entries with this salt that were written for a place so many seqs further."""
+    """The shift of entries with this salt that were written for a segment so many seqs further."""
     return (salt + seqs * SEQ_WEIGHT) % _PRIME
 
 

@@ -62,7 +62,7 @@ _ALIKE_MIN: Final = 256
 """With so many records of each length on average, they are hashed length by length."""
 _ALIKE_BYTES_MAX: Final = 4 * 2**20
 _COPY_BYTES_MAX: Final = 1_000
-"""Frames up to about this size are cheaper to copy than to look at in place."""
+"""Frames up to about this size are cheaper to copy than to check in place."""
 _DEAD_FLAGS: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.LOST)
 
 
@@ -70,7 +70,7 @@ _DEAD_FLAGS: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.LOST)
 class WalSlice:
     """WAL bytes and where the wanted Append frames begin in them, in seq order.
 
-    For a dead record the offset is not looked at; its frame need not be there.
+    For a dead record the offset is not read; its frame need not be there.
     """
 
     buffer: bytes | bytearray | memoryview
@@ -161,7 +161,7 @@ def encode_run(
     """The records first_seq, first_seq + 1, ... of the slices as `.data` bytes and entries.
 
     `dead` has the index flags of each record that is dead (DELETED, with LOST or without) and 0
-    for the live ones; `dead_ts` the times of the dead ones, at the same places. Offsets count from
+    for the live ones; `dead_ts` the times of the dead ones, in the same rows. Offsets count from
     the start of the bytes returned. `verify` checks each WAL checksum first, so that damaged bytes
     never get a new, sound one. FormatError when the run has a gap or a frame is not sound.
     """
@@ -251,7 +251,7 @@ def _copy(
 
 
 def _heads(view: memoryview, offsets: Integers, seqs: NDArray[numpy.uint64]) -> NDArray[Any]:
-    """The fixed parts of the frames, held against each other and against what is really there."""
+    """The fixed parts of the frames, compared with each other and with what is really there."""
     beyond = (offsets < 0) | (offsets > len(view) - FRAME_BYTES_MIN)
     _refuse(beyond, offsets, "no room for a frame")
     heads = heads_at(view, FRAME, offsets)

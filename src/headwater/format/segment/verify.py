@@ -1,6 +1,6 @@
 """Held against each other: the frames of a `.data` file and the entries of its `.idx`.
 
-Both functions look at many records at once and are safe on hostile bytes: every length is checked
+Both functions check many records at once and are safe on hostile bytes: every length is checked
 against what is really there before anything is sliced.
 """
 

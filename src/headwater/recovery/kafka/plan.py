@@ -1,13 +1,13 @@
 """What an operator may agree to when a start refuses Kafka's log.
 
-An index says whose each record is, and nobody else does; a log has the records. So an index that is
+Only an index says whose each record is; a log has the records. So an index that is
 damaged is put together again from its log: places and lengths from the batches, owners from what is
 left of the entries, and else from the base offset that each batch was given. Where the checkpoint
-vouched for the index, its checksum proves the result. A record whose batch cannot be read becomes a
+covers the index, its checksum proves the result. A record whose batch cannot be read becomes a
 hole: its offset stays taken and is answered with an error. What leaves its place is in quarantine
 before. No batch is changed.
 
-Where even that cannot be told, the log is moved to quarantine as a whole and begun anew.
+Where even that is not known, the log is moved to quarantine as a whole and begun anew.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def plan_kafka_repairs(disk: Disk, directory: PurePath) -> list[KafkaRepairPlan]
         return [_anew(disk, survey, reason)]
 
 
-# -- with a checkpoint: what it vouches for is kept, or is a hole
+# -- with a checkpoint: what it covers is kept, or is a hole
 
 
 def _with_checkpoint(
@@ -179,7 +179,7 @@ def _lost_ranges(done: Rebuilt) -> str:
     events = done.holes[""]
     if events:
         some.append(f"{events} of what the log says about topics and groups")
-    return ", ".join(some) or "nobody's"
+    return ", ".join(some) or "of no partition"
 
 
 # -- without one

@@ -61,7 +61,7 @@ _TRIES_MAX: Final = 512
 
 
 class RebuildError(Exception):
-    """Whose a record is cannot be told, so that no offset behind it could be trusted."""
+    """The owner of a record is not known, so that no offset behind it could be trusted."""
 
 
 @dataclass(slots=True)
@@ -84,7 +84,7 @@ class Rebuilt:
 
 
 class _Batch:
-    """A sound batch that stands at a place in the log."""
+    """A sound batch in the log."""
 
     __slots__ = ("bytes", "end", "header", "length")
 
@@ -203,7 +203,7 @@ class Rebuilding:
         known = self._names.get(key)
         if known is not None:
             return known
-        return f"partition {split_key(key)[2]} of a topic nobody knows"
+        return f"partition {split_key(key)[2]} of an unknown topic"
 
     def advance(self, key: bytes, count: int, first_id: int) -> int | None:
         """These are the next records of that partition. The offset of the first of them."""
@@ -261,12 +261,12 @@ class _SegmentRebuild:
         self._keys = keys_of(self._rows)
         self._times = Counter(key.tobytes() for key in self._keys)
         self.index_is_sound = scan.index in (IndexVerdict.SOUND, IndexVerdict.BEYOND)
-        """As far as the checkpoint vouched for it."""
+        """As far as the checkpoint covers it."""
         self._is_cut = scan.index in (IndexVerdict.SHORT, IndexVerdict.MISSING) or not there
         """Batches may be in the log whose entries are gone."""
 
     def run(self) -> Rebuilt:
-        """Where the checkpoint vouched for the entries, its checksum has the last word."""
+        """Where the checkpoint covers the entries, its checksum decides."""
         begin, queue = self._all.state(), deque[dict[int, bytes]]([{}])
         for _ in range(_TRIES_MAX):
             if not queue:
@@ -449,7 +449,7 @@ class _SegmentRebuild:
             self._choices[at] = fitting
         if fits or fitting:
             return (fits or fitting)[0]
-        raise RebuildError(f"nobody knows whose the batch at byte {offset} is")
+        raise RebuildError(f"the owner of the batch at byte {offset} is not known")
 
     def _add(self, entries: bytes, whole: bytes | None = None) -> None:
         self._out.append(entries)

@@ -62,7 +62,7 @@ class RecoveredKafka:
 def recover_kafka(
     disk: Disk, directory: PurePath, progress: Progress | None = None
 ) -> RecoveredKafka | None:
-    """What the directory holds, mended. None when there is nothing yet."""
+    """What the directory holds, repaired. None when there is nothing yet."""
     survey = survey_kafka(disk, directory, progress or (lambda _: None))
     report = report_on_kafka(survey)
     report.raise_if_refused()
@@ -105,8 +105,8 @@ def _repair_checkpoints(disk: Disk, survey: KafkaSurvey) -> None:
 def _end_last_segment(disk: Disk, directory: PurePath, last: SegmentScan) -> None:
     """Cut both files behind the last whole batch, and make what is before it durable.
 
-    What nobody vouched for is written again before it is synced: after a failed sync the kernel
-    may show pages that it will never write (docs/decisions/0009).
+    What the checkpoint does not cover is written again before it is synced: after a failed sync the
+    kernel may show pages that it will never write (docs/decisions/0009).
     """
     known, end = last.checkpointed, last.meta
     cuts = Action.CUT in (

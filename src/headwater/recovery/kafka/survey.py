@@ -1,7 +1,7 @@
-"""Look: what is in the directory of Kafka's log. Reads what a start needs, changes nothing.
+"""Survey: what is in the directory of Kafka's log. Reads what a start needs, changes nothing.
 
-What the checkpoint knows as synced is held against its checksums; of a full log only its length is
-looked at. What came later is walked batch by batch, up to the first batch that is not whole. Each
+What the checkpoint knows as synced is compared with its checksums; of a full log only the length is
+checked. What came later is walked batch by batch, up to the first batch that is not whole. Each
 file gets one verdict; what follows from them stands in the table.
 """
 
@@ -157,7 +157,7 @@ def scan_checkpoints(disk: Disk, directory: PurePath) -> Checkpoints:
 
 
 def _checkpoint(disk: Disk, path: PurePath, same: CheckpointScan | None) -> CheckpointScan:
-    """`same`: one that was looked at; a large one takes a while to unpack."""
+    """`same`: one that was read already; a large one takes a while to unpack."""
     if not disk.exists(path):
         what = "the checkpoint is missing"
         return CheckpointScan(path, CheckpointVerdict.ABSENT, what=what)
@@ -188,7 +188,7 @@ class TailBatch(NamedTuple):
 
 @dataclass
 class SegmentScan:
-    """One segment, looked at as far as it makes sense."""
+    """One segment, scanned as far as it makes sense."""
 
     checkpointed: SegmentMeta
     """As the checkpoint knows it; without entries when it is younger."""
@@ -228,7 +228,7 @@ class KafkaSurvey:
 
     @property
     def next_number(self) -> int:
-        """No file has it, and the checkpoint never heard of it."""
+        """No file has it, and the checkpoint does not know it."""
         names = self.names
         return max([-1, *names.logs, *names.indexes, *known_numbers(self.checkpoint)]) + 1
 
@@ -371,7 +371,7 @@ class _Surveyor:
             scan.log, scan.log_what = LogVerdict.MISSING, "a file is missing"
 
     def _length(self, scan: SegmentScan) -> None:
-        """By its length alone: its bytes are looked at when somebody reads them."""
+        """By its length alone: its bytes are checked when they are read."""
         meta = scan.meta
         name, end = log_name(meta.log_number), meta.log_bytes
         size = self._read(name, lambda file: file.size())
@@ -386,7 +386,7 @@ class _Surveyor:
                 scan.log, scan.log_what = LogVerdict.BEYOND, "bytes without an entry"
 
     def _walk(self, scan: SegmentScan, view: memoryview) -> None:
-        """Check what the checkpoint does not vouch for, and take in what is new since then.
+        """Check what the checkpoint does not cover, and take in what is new since then.
 
         Afterwards the sight's segment ends with its last whole batch.
         """

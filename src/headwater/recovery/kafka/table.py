@@ -1,7 +1,7 @@
 """Decide: what is done about each thing a survey of Kafka's log can see.
 
-Nothing here looks at a disk, and nothing is decided anywhere else. A test proves that every sight
-meets exactly one row.
+Nothing here reads a disk, and nothing is decided anywhere else. A test proves that every case has
+exactly one row.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ _LAST: Final = (SegmentPosition.LAST,)
 
 _SYNCED: Final = "synced bytes are wrong or gone"
 _FROM_COPY: Final = "its copy is whole, and nothing was removed that only the copy knows"
-_UNKNOWN_SEGMENTS: Final = "nobody else knows where the segments begin"
+_UNKNOWN_SEGMENTS: Final = "nothing else knows where the segments begin"
 
 CHECKPOINT_ROWS: Final = (
     CheckpointRow(CheckpointVerdict.SOUND, _ANY_COPY, _EITHER, Action.KEEP, "it is whole"),
@@ -110,7 +110,9 @@ INDEX_ROWS: Final = (
     IndexRow(IndexVerdict.SHORT, _EVERYWHERE, Action.REFUSE_DAMAGED, _SYNCED),
     IndexRow(IndexVerdict.CHANGED, _EVERYWHERE, Action.REFUSE_DAMAGED, _SYNCED),
     IndexRow(IndexVerdict.BEYOND, _FULL, Action.REFUSE_DAMAGED, "it was cut when it was full"),
-    IndexRow(IndexVerdict.BEYOND, _LAST, Action.CUT, "an unfinished write nobody was promised"),
+    IndexRow(
+        IndexVerdict.BEYOND, _LAST, Action.CUT, "an unfinished write that was never acknowledged"
+    ),
 )
 
 LOG_ROWS: Final = (
@@ -122,9 +124,9 @@ LOG_ROWS: Final = (
     LogRow(LogVerdict.MISSING, _EVERYWHERE, Action.REFUSE_DAMAGED, _SYNCED),
     LogRow(LogVerdict.SHORT, _EVERYWHERE, Action.REFUSE_DAMAGED, _SYNCED),
     LogRow(LogVerdict.LONG, _EVERYWHERE, Action.REFUSE_DAMAGED, "it was cut when it was full"),
-    LogRow(LogVerdict.BEYOND, _LAST, Action.CUT, "an unfinished write nobody was promised"),
+    LogRow(LogVerdict.BEYOND, _LAST, Action.CUT, "an unfinished write that was never acknowledged"),
     LogRow(LogVerdict.BEYOND, _FULL, Action.REFUSE_DAMAGED, "it was cut when it was full"),
-    LogRow(LogVerdict.TORN, _LAST, Action.CUT, "an unfinished write nobody was promised"),
+    LogRow(LogVerdict.TORN, _LAST, Action.CUT, "an unfinished write that was never acknowledged"),
     LogRow(LogVerdict.TORN, _FULL, Action.REFUSE_DAMAGED, "it was synced before the next"),
     LogRow(LogVerdict.DAMAGED, _EVERYWHERE, Action.REFUSE_DAMAGED, _SYNCED),
     LogRow(LogVerdict.UNFOLLOWED, _EVERYWHERE, Action.REFUSE_DAMAGED, "what it held is gone"),

@@ -1,4 +1,4 @@
-"""What a look at Kafka's directory can end with: one word for each file of it."""
+"""What a survey of Kafka's directory can end with: one word for each file of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class CheckpointVerdict(Enum):
 
 
 class CopyVerdict(Enum):
-    """The second checkpoint file, held against what is gone on from."""
+    """The second checkpoint file, compared with the one a start goes on from."""
 
     SAME = "the same"
     OTHER = "another one: a crash came between the two"
@@ -46,7 +46,7 @@ class LogVerdict(Enum):
     SHORT = "ends before batches that were synced"
     LONG = "longer than it was when it was full"
     BEYOND = "bytes behind the last batch"
-    TORN = "a batch that is not whole, and nobody says that it was synced"
+    TORN = "a batch that is not whole, and nothing says that it was synced"
     DAMAGED = "a batch that was synced is not whole"
     UNFOLLOWED = "the segment before it is missing"
     NEWER = "an event of a newer version"

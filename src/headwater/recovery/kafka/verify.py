@@ -1,9 +1,9 @@
-"""Kafka's shared log, looked at and held against itself: checkpoint, indexes, every batch.
+"""Kafka's shared log, read and checked against itself: checkpoint, indexes, every batch.
 
-In three steps, so that segments can be looked at anywhere: a plan of what there should be, a look
-at each segment by itself, and what only all looks together can tell. Nothing is changed.
+In three steps, so that segments can be checked anywhere: a plan of what there should be, a check
+of each segment by itself, and what only all checks together can show. Nothing is changed.
 
-What the checkpoint vouches for must be as it was, and so must everything in a full segment. Behind
+What the checkpoint covers must be as it was, and so must everything in a full segment. Behind
 that, in the last segment, the first batch that is not whole ends the log, as it does at a start.
 """
 
@@ -40,7 +40,7 @@ class KafkaPlan:
 
 
 def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
-    """What the names and the checkpoint tell. FileNotFoundError: look again."""
+    """What the names and the checkpoint say. FileNotFoundError: plan again."""
     plan = KafkaPlan(directory)
     if not disk.is_directory(directory):
         return plan
@@ -63,7 +63,7 @@ def plan_kafka(disk: Disk, directory: PurePath) -> KafkaPlan:
             KafkaSegment(root, meta, listed_full or bool(later), listed_full, as_of)
         )
     for at, number in enumerate(later, 1):
-        # Where its ids begin is not asked: all of it is younger than the checkpoint.
+        # Where its ids begin does not matter: all of it is younger than the checkpoint.
         fresh = SegmentMeta(number, as_of, 0, 0, checksum64(b""), number)
         plan.segments.append(KafkaSegment(root, fresh, at < len(later), False, as_of))
     begun = {n for n in young[-1:] if n in names.logs and _only_begun(disk, directory, n)}
@@ -87,12 +87,12 @@ def _only_begun(disk: Disk, directory: PurePath, number: int) -> bool:
 
 
 def _checkpoint(disk: Disk, needed: bool, plan: KafkaPlan) -> KafkaCheckpoint | None:
-    """What a start goes on from; both files are held against it."""
+    """What a start goes on from; both files are compared with it."""
     checkpoints = scan_checkpoints(disk, plan.directory)
     plan.checkpoint = checkpoints.chosen.checkpoint
     for scan in checkpoints:
         if scan.verdict is CheckpointVerdict.ABSENT:
-            what = "missing: without it nobody knows where the segments begin"
+            what = "missing: without it, where the segments begin is not known"
             if plan.checkpoint is not None:
                 what = "missing; the other one is whole, and the next checkpoint writes both"
             if needed:
@@ -157,7 +157,7 @@ def _misplaced_chains(
     """Base offsets go on from segment to segment, for topics that the checkpoint knows.
 
     From the log start on: of dead records segments in between may be gone, so that they cannot
-    be counted, and nobody is told where they were.
+    be counted, and readers are not told where they were.
     """
     assert plan.checkpoint is not None
     remade = {

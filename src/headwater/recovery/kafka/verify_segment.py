@@ -44,7 +44,7 @@ _WINDOW_BYTES: Final = 8 * MIB
 
 @dataclass(frozen=True, slots=True)
 class KafkaSegment:
-    """One segment that is to be looked at."""
+    """One segment that is to be checked."""
 
     directory: str
     meta: SegmentMeta
@@ -74,7 +74,7 @@ class KafkaSegmentCheck:
     batches: int = 0
     records: int = 0
     data_bytes: int = 0
-    """Of batches whose checksums were looked at."""
+    """Of batches whose checksums were checked."""
     made: list[TopicMade | PartitionsAdded] = field(default_factory=list)
     """Events that the checkpoint's state does not have yet."""
     chains: list[OffsetChain] = field(default_factory=list)
@@ -146,7 +146,7 @@ class _SegmentCheck:
                 check.chains.append(OffsetChain(key, first_id, None, count, -1))
 
     def _entries(self) -> Entries | None:
-        """The entries that count, held against the checkpoint. None when there is no telling."""
+        """The entries that count, compared with the checkpoint. None when they are not known."""
         segment, meta = self._segment, self._meta
         # A file that is written to may be cut, and a map of it would end the process.
         view = memoryview(
@@ -207,7 +207,7 @@ class _SegmentCheck:
         self._end(file, end, window)
 
     def _is_end(self, at: int, entries: Entries, window: Window, offset: int, problem: str) -> bool:
-        """True when the log merely ends here: nobody vouched for what follows."""
+        """True when the log merely ends here: nothing says that what follows was synced."""
         if self._segment.sealed or at < self._meta.entries:
             return False
         if self._synced is None:
@@ -305,5 +305,5 @@ class _SegmentCheck:
 
 
 def misplaced(base: int, known: int) -> str:
-    """Where such a batch really is, the index tells: its base offset is nobody's only source."""
+    """The index says where such a batch really is: no reader goes by its base offset alone."""
     return f"the batch says offset {base} and is at {known}, as readers are told"

@@ -1,4 +1,4 @@
-"""Kafka's shared log, looked at beside its owner: nothing is locked or changed.
+"""Kafka's shared log, read beside its owner: nothing is locked or changed.
 
 The checkpoint says which topics and segments there are; what came later is in the log, and is taken
 as a start would take it: batch by batch, up to the first that is not whole. That is where somebody
@@ -7,7 +7,7 @@ checkpoint vouches for yet is synced here before it is shown: a loss of power mu
 offset of a record that somebody has seen to another one.
 
 Whatever an owner at work could cause (a file that went, an index that was swapped) is an error that
-says "look again".
+says "read again".
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ from headwater.store.segment import SegmentChangedError
 _ADVICE: Final = "see `headwater verify`, or restore a backup"
 _UPDATE: Final = "read it with the version that wrote it"
 _NOTHING_TO_SYNC: Final = (errno.EROFS, errno.EINVAL, errno.ENOTSUP)
-"""A file system that nobody writes to, or that does not know what a sync is."""
+"""A file system that is read-only, or that does not know what a sync is."""
 _EVENT_KEY: Final = numpy.frombuffer(events.INTERNAL_KEY, f"V{len(events.INTERNAL_KEY)}")[0]
 
 
@@ -85,7 +85,7 @@ class SeenSegment(NamedTuple):
     base_id: int
     entries: int
     checksum: int
-    """Over those entries that the checkpoint vouches for."""
+    """Over those entries that the checkpoint covers."""
     runs: Runs
     by_key: dict[bytes, NDArray[numpy.int64]]
 
@@ -114,7 +114,7 @@ class _Young:
 
 
 def read_checkpoint(disk: Disk, directory: PurePath) -> KafkaCheckpoint:
-    """What a start would go on from. An empty one when nobody ever used Kafka here."""
+    """What a start would go on from. An empty one when Kafka was never used here."""
     checkpoints = scan_checkpoints(disk, directory)
     first, checkpoint = checkpoints.first, checkpoints.chosen.checkpoint
     if checkpoint is not None:
@@ -224,12 +224,12 @@ class KafkaView:
         self.segments.append(seen if young.listed else self._grown(seen, young, checkpointed))
 
     def _is_unchanged(self, meta: SegmentMeta, seen: SeenSegment) -> bool:
-        """It is what it was when it was last looked at, and tells nothing about topics."""
+        """It is what it was when it was last read, and says nothing about topics."""
         same = (meta.base_id, meta.entries, meta.checksum) == seen[:3] and meta.rewrite is None
         return same and meta.base_id + meta.entries <= self.checkpoint.as_of
 
     def _checkpointed_entries(self, meta: SegmentMeta) -> tuple[memoryview, int]:
-        """The entries that the checkpoint knows, held against its checksum, and that."""
+        """The entries that the checkpoint knows, after a check of their checksum, and that."""
         path, size = self._directory / index_name(meta.number), meta.entries * ENTRY_BYTES
         view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())[:size]
         checksum, rewrite = checksum64(view), meta.rewrite
@@ -292,7 +292,7 @@ class KafkaView:
         return with_file(self._disk, path, OpenMode.READ, work)
 
     def _stranger(self, key: bytes) -> str:
-        """Counted to nobody, its records would give those behind them the seqs before theirs."""
+        """Counted to no topic, its records would give those behind them the seqs before theirs."""
         if key == events.INTERNAL_KEY or self.topics.owns(key):
             return ""
         return STRANGER
@@ -331,10 +331,10 @@ def _segments(
         if judge_begun(disk, directory, number) is Stray.EMPTIED:
             path = directory / index_name(number)
             if len(_entries_from(disk, directory, number, 0)):
-                raise SegmentChangedError(f"{path} was written to; look again")
+                raise SegmentChangedError(f"{path} was written to; read it again")
             raise DamageError(Stray.EMPTIED.value, path=path, offset=0, advice=_ADVICE)
     if _mark(disk, directory) != mark:
-        raise SegmentChangedError(f"{directory} has a newer checkpoint; look again")
+        raise SegmentChangedError(f"{directory} has a newer checkpoint; read it again")
     for at, meta in enumerate(known, 1):
         listed = at < len(known)
         if all_of_them or not listed or meta.base_id + meta.entries > checkpoint.as_of:
@@ -374,7 +374,7 @@ def _events(
         return
     ours = ours[~holes_in(entries[ours])]
     if not entries["length"][ours].all():  # a newer checkpoint has what they said
-        raise SegmentChangedError(f"{index_name(number)} was rewritten; look again")
+        raise SegmentChangedError(f"{index_name(number)} was rewritten; read it again")
     path = directory / log_name(number)
     file = disk.open(path, OpenMode.READ)
     try:

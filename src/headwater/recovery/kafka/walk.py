@@ -1,6 +1,6 @@
-"""The batches of Kafka's shared log one after the other, each held against its index entries.
+"""The batches of Kafka's shared log one after the other, each compared with its index entries.
 
-A start, `verify` and whoever reads beside an owner walk the same way. An unfinished write and
+A start, `verify` and a reader beside an owner walk the same way. An unfinished write and
 damage look the same to a walk; events behind a bad batch may know that it was synced.
 """
 
@@ -33,7 +33,7 @@ _NOTHING: Final = memoryview(b"")
 
 
 class ReadableLog(Protocol):
-    """The bytes of a `.log` file: mapped, or read when somebody asks for them."""
+    """The bytes of a `.log` file: mapped, or read on demand."""
 
     def __len__(self) -> int: ...
 
@@ -148,9 +148,9 @@ def _length_of(stored: memoryview) -> int:
 def entries_known_synced(number: int, entries: Entries, after: int, log: ReadableLog) -> int:
     """How many entries of this index were synced, by the last event behind entry `after`.
 
-    0 when no event tells. Only what is sound is believed, and nobody vouches for what follows him.
+    0 when no event says. Only sound events are believed, and none says anything of what follows it.
     Such an event may have survived a crash that took what was written just before it; what it
-    vouches for was on stable storage when it was written, so no crash took that.
+    names was on stable storage when it was written, so no crash took that.
     """
     behind = numpy.ascontiguousarray(entries[after:])
     raw = behind.view(numpy.uint8).reshape(len(behind), behind.dtype.itemsize)

@@ -1,6 +1,6 @@
-"""Verify's look at what compaction kept for the histories of instances. Nothing is changed.
+"""Verify's check of what compaction kept for the histories of instances. Nothing is changed.
 
-A start does without these files, so no damage of theirs stops anything; what it costs is told.
+A start does without these files, so no damage of theirs stops anything; what it costs is reported.
 """
 
 from __future__ import annotations

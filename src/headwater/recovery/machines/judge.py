@@ -1,13 +1,13 @@
 """From what each segment holds to what the log is: a verdict for every stretch of bad bytes.
 
-A look goes from run to run, in order. Where entries do not follow each other, **witnesses** tell
+The judge goes from run to run, in order. Where entries do not follow each other, **witnesses** tell
 what it is: an entry and CURRENT say how far the log was known to be synced when they were written,
-and a segment is synced before the next begins. Bad bytes that begin before a witnessed place were
-promised to somebody: damage. Others are an unfinished write nobody was told of: a torn tail. So an
+and a segment is synced before the next begins. Bad bytes that begin before a witnessed offset were
+acknowledged: damage. Others are an unfinished write that was never acknowledged: a torn tail. So an
 acknowledged entry is never cut: it was synced before, and at the latest from the next start on
 CURRENT is its witness (I5).
 
-Pure: nothing here looks at a disk.
+Pure: nothing here reads a disk.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class StretchVerdict(Enum):
     MISSING = "entries missing"
     """Sound entries, and the numbers of some before them are nowhere."""
     TORN = "torn"
-    """An unfinished write that nobody was promised."""
+    """An unfinished write that was never acknowledged."""
     NEWER = "newer"
     """A sound header of a kind that this software does not know."""
 
@@ -48,7 +48,7 @@ class BadStretch:
 
 @dataclass(slots=True)
 class LogJudgement:
-    """What the log is, from the place on where somebody wants to read it."""
+    """What the log is, from the offset on where the caller reads it."""
 
     stretches: list[BadStretch] = field(default_factory=list)
     runs: list[tuple[int, Run]] = field(default_factory=list)
@@ -69,7 +69,7 @@ class LogJudgement:
 def judge_log(
     scans: Sequence[MachineScan], begin: int, sequence: int | None, current_witness: int
 ) -> LogJudgement:
-    """`sequence` is the number of the entry at `begin`; None when nobody knows it."""
+    """`sequence` is the number of the entry at `begin`; None when it is not known."""
     return _Judge(scans, begin, sequence, current_witness).run()
 
 
@@ -85,7 +85,7 @@ class _Judge:
         self._at = begin
         self._expected = sequence
         self._held: tuple[int, int] | None = None
-        """Place and number of the first entry of a batch that goes on."""
+        """Offset and number of the first entry of a batch that goes on."""
         self._bad: tuple[int, str] | None = None
         """The first of the bad bytes that are behind the last sound entry."""
         self._judgement = LogJudgement(witness=current_witness)
@@ -129,7 +129,7 @@ class _Judge:
 
     def _cross_border(self, before: MachineScan, scan: MachineScan) -> None:
         if scan.number != before.number + 1:
-            self._expected = self._held = None  # that one is missing is told by its row
+            self._expected = self._held = None  # its own row reports that one is missing
         begin = global_offset(before.number, 0)
         if not before.items and self._bad is None and self._at <= begin:
             # A segment is made for what is to be written, so each but the last has entries.
@@ -168,7 +168,7 @@ class _Judge:
         return True
 
     def _end(self) -> None:
-        """Behind the last segment: whoever witnessed more than is there has the last word."""
+        """Behind the last segment: a witness of more than is there decides."""
         if self._bad is None and self._judgement.witness > self._at:
             self._bad = (self._at, "entries that were synced are gone")
         if self._bad is not None:
@@ -193,7 +193,7 @@ class _Judge:
         return False
 
     def _cut(self, offset: int, reason: str) -> None:
-        """What is behind a place was promised to nobody; nor was the batch that it broke off."""
+        """What is behind an offset was never acknowledged; nor was the batch that it broke off."""
         if self._held is not None:
             offset, self._expected = self._held
         self._at = offset

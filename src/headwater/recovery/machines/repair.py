@@ -1,6 +1,6 @@
 """Repairs of the machines' files: what a start does by itself, and what an operator agrees to.
 
-A start cuts what nobody was promised, writes again what no witness vouches for, keeps a copy of
+A start cuts what was never acknowledged, writes again what no witness covers, keeps a copy of
 every stretch it skips, and moves aside a snapshot that another one stands in for. What it refuses,
 `plan_machine_repairs` can make readable again at the price of what is lost already: of a snapshot
 that nothing stands in for, the blocks that are sound; in place of a segment that is gone, an empty
@@ -77,7 +77,7 @@ def repair_machines(disk: Disk, survey: MachineSurvey) -> None:
 
 
 def _keep_skipped(disk: Disk, survey: MachineSurvey) -> None:
-    """The bytes stay where they are; a copy tells later what they were."""
+    """The bytes stay where they are; a copy shows later what they were."""
     for stretch in survey.judgement.stretches:
         if stretch.verdict not in _SKIPPED:
             continue
@@ -195,7 +195,7 @@ class Salvage:
     heading: SnapshotHeading
     rows: tuple[tuple[BlockKind, list[Any]], ...]
     lost: int | None
-    """Instances; None: nobody knows how many."""
+    """Instances; None: their number is not known."""
     what: str
 
 
@@ -327,7 +327,7 @@ def _unpacked(block: PackedBlock) -> bytes | None:
 
 def _rewrite_snapshot(disk: Disk, survey: MachineSurvey) -> None:
     """The new one first, then what is damaged aside, then the index. At every point in between
-    a look finds the same, or the new one whole."""
+    a survey finds the same, or the new one whole."""
     directory = survey.snapshots.directory
     salvage = _salvage(disk, survey)
     if not disk.is_directory(directory):

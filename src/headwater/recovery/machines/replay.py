@@ -67,7 +67,7 @@ class MachineLogReport:
 
 
 def log_report(disk: Disk, survey: MachineSurvey) -> MachineLogReport:
-    """As the survey saw it, before anything is mended."""
+    """As the survey saw it, before anything is repaired."""
     judgement = survey.judgement
     segments = survey.unbroken
     report = MachineLogReport(_position(survey), segments=segments, torn=judgement.torn)

@@ -1,7 +1,7 @@
 """One segment of the machines' log, from entry to entry, by itself. The only reader of segments.
 
 It says where entries follow each other without a gap, and where bytes are none. What that means,
-damage or a torn tail, only all segments and CURRENT together can tell: see `judge`.
+damage or a torn tail, only all segments and CURRENT together can show: see `judge`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ class MachineSegment:
     begin: int = 0
     """Where in it to begin: what is before is in a snapshot."""
     wanted: tuple[int, ...] = ()
-    """Offsets in it, the numbers of whose entries somebody wants to know."""
+    """Offsets in it, the numbers of whose entries the caller wants to know."""
     deep: bool = True
-    """Look into bodies too: whether what they say of places is so."""
+    """Check bodies too: whether what they say of offsets is so."""
     witnesses: bool = True
-    """Note what entries knew as synced. Where nothing is in doubt, nobody asks for it."""
+    """Note what entries knew as synced. Only needed where something is in doubt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Entries that follow each other, by place and by number."""
+    """Entries that follow each other, by offset and by number."""
 
     offset: int
     end: int
@@ -77,7 +77,7 @@ class MachineScan:
     path: str
     number: int
     items: list[Run | UnreadableBytes] = field(default_factory=list)
-    """In the order of their places."""
+    """In the order of their offsets."""
     faults: list[VerifyFault] = field(default_factory=list)
     """What only a deep scan sees: sound entries that say what is not so."""
     entries: int = 0
@@ -95,7 +95,7 @@ class MachineScan:
     flushes: list[tuple[int, int]] = field(default_factory=list)
     """Where, as global offset, and when everything was removed on request."""
     wanted: dict[int, int | None] = field(default_factory=dict)
-    """Number of the entry at each place asked for; None when no entry begins there."""
+    """Number of the entry at each wanted offset; None when no entry begins there."""
 
 
 def scan_machine_segment(disk: Disk, segment: MachineSegment) -> MachineScan:
@@ -121,7 +121,7 @@ class _EntryScan:
         """The newest entry about each instance."""
         self._wrong: list[tuple[int, str]] = []
         self._begun: tuple[int, int] | None = None
-        """Place and number of the first entry of the run that goes on."""
+        """Offset and number of the first entry of the run that goes on."""
         self._next = 0
         """The number an entry must have at least; 0: any."""
         self._ends_batch = False
@@ -228,11 +228,11 @@ class _EntryScan:
                 self._check_body(at, here, body)
         else:
             synced = witness_of(entry)
-        # An entry cannot vouch for itself, nor for what comes after it.
+        # An entry cannot witness itself, nor what comes after it.
         scan.witness = max(scan.witness, min(synced, here))
 
     def _check_body(self, at: int, here: int, body: Body) -> None:
-        """What an entry says of places: none is ahead of it, and none is left out."""
+        """What an entry says of offsets: none is ahead of it, and none is left out."""
         if body.synced > here:
             self._wrong.append((at, f"knows {body.synced} as synced, which is behind it"))
         if isinstance(body, Checkpoint) and body.flushed:
@@ -249,6 +249,6 @@ class _EntryScan:
 
 
 def _is_stale(items: list[Run | UnreadableBytes]) -> bool:
-    """The bytes before were of the kind that was here before, and were told."""
+    """The bytes before were of the kind that was here before, and were reported."""
     last = items[-1] if items else None
     return isinstance(last, UnreadableBytes) and last.reason == HERE_BEFORE

@@ -1,6 +1,6 @@
 """Snapshots of machines: each block against its checksum, and what index.json says of them.
 
-The only reader of snapshots. A snapshot tells what it is of by itself; index.json only names which
+The only reader of snapshots. A snapshot says itself what it is of; index.json only names which
 of the files count, so it is believed as far as the files say the same.
 """
 
@@ -101,12 +101,14 @@ def load_machine_snapshot(contents: bytes) -> LoadedSnapshot:
     if heading is None:
         raise FormatError(_NO_HEADING)
     if heading.instance_count != len(instances):
-        raise FormatError(f"{len(instances)} instances where {heading.instance_count} are told")
+        raise FormatError(
+            f"{len(instances)} instances where the heading says {heading.instance_count}"
+        )
     return LoadedSnapshot(heading, instances)
 
 
 def heading_of(contents: bytes) -> SnapshotHeading:
-    """Of a whole snapshot. Every block is held against its checksum, and only one is unpacked."""
+    """Of a whole snapshot. Every block's checksum is checked, and only one block is unpacked."""
     heading: SnapshotHeading | None = None
     for block in packed_blocks(contents):
         if block.kind is BlockKind.HEADING:
@@ -127,7 +129,7 @@ def block_rows(kind: Any, plain: bytes) -> Any:
 
 
 def scan_machine_snapshots(disk: Disk, directory: PurePath) -> SnapshotsScan:
-    """All of them. FileNotFoundError when one goes away meanwhile: look again."""
+    """All of them. FileNotFoundError when one goes away meanwhile: scan again."""
     scan = SnapshotsScan(directory)
     names = disk.list_directory(directory) if disk.is_directory(directory) else []
     named = _named(disk, scan) if INDEX_NAME in names else {}
@@ -186,13 +188,13 @@ def _scan_one(disk: Disk, path: PurePath, named: SnapshotHeading | None) -> Snap
 def _compare_with_files(
     scan: SnapshotsScan, named: dict[str, SnapshotHeading], scans: dict[str, SnapshotScan]
 ) -> None:
-    """An index that tells something else than a whole snapshot itself is not what was written."""
+    """An index that says something else than a whole snapshot itself is not what was written."""
     whole = {name for name, each in scans.items() if each.verdict is SnapshotVerdict.WHOLE}
     wrong = [name for name in whole & named.keys() if scans[name].heading != named[name]]
     missing = any(each.verdict is SnapshotVerdict.MISSING for each in scans.values())
     reason = ""
     if wrong:
-        reason = f"tells something else of {wrong[0]} than the snapshot itself"
+        reason = f"says something else of {wrong[0]} than the snapshot itself"
     elif missing and whole - named.keys():
         reason = "names a snapshot that is not there, and not one that is"
     if scan.index is IndexState.ABSENT and whole:

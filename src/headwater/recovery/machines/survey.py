@@ -1,6 +1,6 @@
-"""Look: what is in the directory of the machines. Reads everything, changes nothing.
+"""Survey: what is in the directory of the machines. Reads everything, changes nothing.
 
-In steps, so that segments can be scanned anywhere: what names, CURRENT, FED and the snapshots tell,
+In steps, so that segments can be scanned anywhere: what names, CURRENT, FED and the snapshots say,
 and which segments are to be scanned; then a scan of each by itself; then the survey is whole.
 """
 
@@ -92,10 +92,10 @@ class MachineSurvey:
     fed_state: SmallFile = SmallFile.ABSENT
     snapshots: SnapshotsScan = field(default_factory=lambda: SnapshotsScan(PurePath()))
     chosen: SnapshotScan | None = None
-    """The snapshot a start begins with; None when the log tells everything, or nothing does."""
+    """The snapshot a start begins with; None when the log has everything, or nothing has."""
     leftovers: list[PurePath] = field(default_factory=list)
     foreign: list[PurePath] = field(default_factory=list)
-    """Names that nobody knows, where they do no harm."""
+    """Unknown names, where they do no harm."""
     foreign_in_log: list[PurePath] = field(default_factory=list)
     faults: list[VerifyFault] = field(default_factory=list)
     """Of what a start does not read, and refuses nothing: the histories beside the log."""
@@ -120,7 +120,7 @@ class MachineSurvey:
 
     @property
     def has_no_beginning(self) -> bool:
-        """Entries are there, and nothing tells what was before them."""
+        """Entries are there, and nothing says what was before them."""
         return self.chosen is None and not self.is_complete
 
     @property
@@ -144,7 +144,7 @@ class MachineSurvey:
 
 
 def begin_survey(disk: Disk, directory: PurePath, *, whole: bool = True) -> MachineSurvey:
-    """What the names, CURRENT, FED and the snapshots tell. FileNotFoundError: look again.
+    """What the names, CURRENT, FED and the snapshots say. FileNotFoundError: survey again.
 
     `whole`: every segment is to be scanned, and deeply; else those that a start reads.
     """
@@ -193,7 +193,7 @@ def survey_machines(
     survey = begin_survey(disk, directory, whole=whole)
     if whole:
         return complete_survey(survey, _scan(disk, survey, progress, witnesses=True))
-    # Without bad bytes nobody asks what entries knew as synced: that is read when it matters.
+    # Without bad bytes it does not matter what entries knew as synced: so that is read only then.
     complete_survey(survey, _scan(disk, survey, progress, witnesses=False))
     if survey.judgement.stretches:
         complete_survey(survey, _scan(disk, survey, progress, witnesses=True))
@@ -247,7 +247,7 @@ def _missing(survey: MachineSurvey) -> list[int]:
     heading, current = survey.heading, survey.current
     needed = FIRST_SEGMENT if heading is None else segment_of(heading.wal_offset)
     if heading is None and not survey.is_complete:
-        needed = survey.numbers[0]  # that nothing tells what was before has a row of its own
+        needed = survey.numbers[0]  # that the beginning is missing has a row of its own
     last = max([*there, 0 if current is None else current.active])
     if heading is not None:
         last = max(last, needed)

@@ -1,6 +1,6 @@
-"""Decide: rows of (what was seen -> what is done). A test proves that every sight meets one row.
+"""Decide: rows of (what the survey found -> what is done). A test proves one row for each case.
 
-Nothing here looks at a disk, and nothing is decided anywhere else.
+Nothing here reads a disk, and nothing is decided anywhere else.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ Decision = tuple[Action, str]
 class SnapshotStanding(Enum):
     """Whether a start can do without a snapshot."""
 
-    SPARE = "another snapshot, or the whole log, tells the same"
-    NEEDED = "nothing else tells what it held"
+    SPARE = "another snapshot, or the whole log, has the same"
+    NEEDED = "nothing else has what it held"
 
 
 class MachineOddity(Enum):
@@ -58,7 +58,7 @@ STRETCH_ROWS: Final[dict[StretchVerdict, Decision]] = {
         Action.SKIP,
         "synced entries are gone; instances they may be about are in doubt",
     ),
-    StretchVerdict.TORN: (Action.CUT, "an unfinished write nobody was promised"),
+    StretchVerdict.TORN: (Action.CUT, "an unfinished write that was never acknowledged"),
     StretchVerdict.NEWER: (Action.REFUSE_NEWER, "written by a newer version"),
 }
 
@@ -68,7 +68,7 @@ SNAPSHOT_ROWS: Final = (
         SnapshotVerdict.DAMAGED,
         SPARE,
         Action.QUARANTINE,
-        "the snapshot before it and the log behind that one tell the same",
+        "the snapshot before it and the log behind that one have the same",
     ),
     SnapshotRow(
         SnapshotVerdict.DAMAGED,
@@ -80,7 +80,7 @@ SNAPSHOT_ROWS: Final = (
         SnapshotVerdict.MISSING,
         SPARE,
         Action.NOTE,
-        "the snapshot before it and the log behind that one tell the same",
+        "the snapshot before it and the log behind that one have the same",
     ),
     SnapshotRow(
         SnapshotVerdict.MISSING,
@@ -96,26 +96,26 @@ SNAPSHOT_ROWS: Final = (
 
 INDEX_ROWS: Final[dict[IndexState, Decision]] = {
     IndexState.SOUND: (Action.KEEP, "it agrees with the snapshots"),
-    IndexState.ABSENT: (Action.KEEP, "nothing was compacted yet, or the log tells everything"),
-    IndexState.LOST: (Action.REWRITE, "each snapshot tells what it is of by itself"),
-    IndexState.DAMAGED: (Action.REWRITE, "each snapshot tells what it is of by itself"),
+    IndexState.ABSENT: (Action.KEEP, "nothing was compacted yet, or the log has everything"),
+    IndexState.LOST: (Action.REWRITE, "each snapshot says itself what it is of"),
+    IndexState.DAMAGED: (Action.REWRITE, "each snapshot says itself what it is of"),
 }
 
 CURRENT_ROWS: Final[dict[SmallFile, Decision]] = {
-    SmallFile.SOUND: (Action.KEEP, "it vouches for what was synced"),
-    SmallFile.ABSENT: (Action.KEEP, "the segments tell which is last"),
-    SmallFile.DAMAGED: (Action.REWRITE, "the segments tell which is last"),
+    SmallFile.SOUND: (Action.KEEP, "it says what was synced"),
+    SmallFile.ABSENT: (Action.KEEP, "the segments show which is last"),
+    SmallFile.DAMAGED: (Action.REWRITE, "the segments show which is last"),
 }
 
 FED_ROWS: Final[dict[SmallFile, Decision]] = {
-    SmallFile.SOUND: (Action.KEEP, "it tells how far transitions are in their topic"),
-    SmallFile.ABSENT: (Action.KEEP, "the topic itself is asked"),
-    SmallFile.DAMAGED: (Action.NOTE, "the topic itself is asked instead"),
+    SmallFile.SOUND: (Action.KEEP, "it says how far transitions are in their topic"),
+    SmallFile.ABSENT: (Action.KEEP, "the topic itself is read"),
+    SmallFile.DAMAGED: (Action.NOTE, "the topic itself is read instead"),
 }
 
 ODDITY_ROWS: Final[dict[MachineOddity, Decision]] = {
-    MachineOddity.LEFTOVER: (Action.NOTE, "nobody reads it, and the next write of it replaces it"),
-    MachineOddity.FOREIGN_NAME: (Action.NOTE, "nobody reads it"),
+    MachineOddity.LEFTOVER: (Action.NOTE, "it is never read, and the next write of it replaces it"),
+    MachineOddity.FOREIGN_NAME: (Action.NOTE, "it is never read"),
     MachineOddity.FOREIGN_IN_LOG: (
         Action.REFUSE_FOREIGN,
         "nothing else may live in the log's directory",

@@ -1,4 +1,4 @@
-"""Verify: the findings of a survey as faults, and what only a deep look sees."""
+"""Verify: the findings of a survey as faults, and what only a deep scan finds."""
 
 from __future__ import annotations
 

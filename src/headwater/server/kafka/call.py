@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from headwater.engine.pending import Pending
 from headwater.server.kafka.refusals import refusal
 from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.encoding import Piece
+from headwater.wire.kafka.encoding import Chunk
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import response_frame
 
@@ -55,7 +55,7 @@ class Call:
         self.unsupported = unsupported
         """Of a version that is only told so."""
         self._gave_up = False
-        self.response: Sequence[Piece] | None = None
+        self.response: Sequence[Chunk] | None = None
         """The answer, once there is one."""
         self.hurry: Callable[[], None] | None = None
         """Set by whoever waits for news: give up waiting and answer now. Also called when the

@@ -22,7 +22,7 @@ from headwater.server.kafka.plain_produce import begin_plain
 from headwater.server.kafka.users import Principal
 from headwater.wire.kafka.apis import ADVERTISED, ApiKey, is_supported, known_api
 from headwater.wire.kafka.codec import decode_request
-from headwater.wire.kafka.encoding import Piece
+from headwater.wire.kafka.encoding import Chunk
 from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.framing import FrameReader
 from headwater.wire.kafka.headers import RequestHeader, read_request_header, request_kind
@@ -229,7 +229,7 @@ class KafkaConnection(asyncio.Protocol):
 
     def _flush(self) -> None:
         pending = self._pending
-        out: list[Piece] = []
+        out: list[Chunk] = []
         while pending:
             response = pending[0].response
             if response is None:
@@ -246,7 +246,7 @@ class KafkaConnection(asyncio.Protocol):
             elif not self._in_request:
                 self._await_request()
 
-    def _write(self, chunks: list[Piece]) -> None:
+    def _write(self, chunks: list[Chunk]) -> None:
         length = sum(map(len, chunks))
         self.endpoint.counters.bytes_out += length
         if length <= JOINED_BYTES_MAX:

@@ -15,14 +15,14 @@ from headwater.server.http.request_body import body_of
 from headwater.server.machines import operations
 from headwater.server.operation_runner import HttpOperation, Work
 from headwater.wire.answers import Spent
-from headwater.wire.machine_answers import MachinePutAnswer, Told
+from headwater.wire.machine_answers import MachinePutAnswer, MachineResponse
 from headwater.wire.machine_requests import CompactBody, PutMachineBody, WalReadBody
 from headwater.wire.requests import decode_request
 
 if TYPE_CHECKING:
     from headwater.server.app import App
 
-T = TypeVar("T", bound=Told)
+T = TypeVar("T", bound=MachineResponse)
 DRAWINGS: Final = {"svg": "image/svg+xml", "mermaid": "text/plain; charset=utf-8"}
 SAFE: Final = {
     "cache-control": "no-store",
@@ -35,7 +35,7 @@ _VERSION: Final = re.compile(r"[1-9][0-9]{0,15}")
 _encode = msgspec.json.Encoder().encode
 
 
-def respond(exchange: Exchange, response: Told, status: int = 200) -> None:
+def respond(exchange: Exchange, response: MachineResponse, status: int = 200) -> None:
     response.performance = Spent(round(exchange.elapsed_ms(), 3))
     body = _encode(response)
     if status == OK and exchange.takes_short_answer and len(body) < GZIP_BYTES_MIN:

@@ -31,14 +31,14 @@ from headwater.server.rcpx.event_requests import take_event
 from headwater.server.rcpx.operations import begin_operation, is_write
 from headwater.server.rcpx.subscriptions import RcpxSubscriptions
 from headwater.wire.rcpx import envelope
-from headwater.wire.rcpx.frame import FrameFlag, MessageReader, RcpxProtocolError, WireMode, message
+from headwater.wire.rcpx.frame import MessageReader, RcpxFlag, RcpxProtocolError, WireMode, message
 
 if TYPE_CHECKING:
     from headwater.server.access.quotas import Usage
     from headwater.server.app import App
     from headwater.server.rcpx.listener import RcpxListener
 
-CHECKED: Final = int(FrameFlag.CRC)
+CHECKED: Final = int(RcpxFlag.CRC)
 STRANGER_BYTES_MAX: Final = 64 * 1024
 """Of one message before AUTH, where keys are needed."""
 WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024

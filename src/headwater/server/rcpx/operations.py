@@ -10,9 +10,9 @@ import msgspec
 
 from headwater import __version__
 from headwater.core.errors import ClosedError, InvalidRequestError
-from headwater.engine import machine_steps as engine_operations
-from headwater.engine.machine_telling import with_records
-from headwater.engine.steps import Operation
+from headwater.engine.machines import operations as engine_operations
+from headwater.engine.machines.responses import with_records
+from headwater.engine.operation import Operation
 from headwater.model.machines.errors import bad_request
 from headwater.server.access.keys import Scope
 from headwater.server.machines import operations as machines
@@ -21,7 +21,7 @@ from headwater.server.rcpx import session, subscriptions
 from headwater.server.rcpx.runner import RcpxRunner, Result
 from headwater.wire import machine_requests as requests
 from headwater.wire.http_errors import HttpError
-from headwater.wire.machine_answers import BatchAnswer, Told
+from headwater.wire.machine_answers import BatchAnswer, MachineResponse
 from headwater.wire.rcpx.envelope import Request
 from headwater.wire.rcpx.frame import PAYLOAD_BYTES_MAX, VERSION
 
@@ -33,7 +33,7 @@ WAL_PAGE_BYTES: Final = PAYLOAD_BYTES_MAX // 4
 """Of the log in one answer, which tells it twice and has to fit into a frame."""
 _EMPTY: Final = b"{}"
 _encode = msgspec.json.Encoder().encode
-Run = Callable[["RcpxConnection", Any], Result | Work[Told | Result]]
+Run = Callable[["RcpxConnection", Any], Result | Work[MachineResponse | Result]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def begin_operation(connection: RcpxConnection, request_id: bytes, request: Requ
 def _of_machines(make: Callable[..., Work[Any]]) -> Run:
     """An operation that HTTP has too: `make` takes engine, key and params."""
 
-    def run(connection: RcpxConnection, params: Any) -> Work[Told | Result]:
+    def run(connection: RcpxConnection, params: Any) -> Work[MachineResponse | Result]:
         return make(connection.app.engine, connection.key, params)
 
     return run

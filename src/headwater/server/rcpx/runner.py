@@ -9,7 +9,7 @@ import msgspec
 
 from headwater.core.errors import HeadwaterError
 from headwater.server.operation_runner import OperationRunner, Work
-from headwater.wire.machine_answers import Told
+from headwater.wire.machine_answers import MachineResponse
 
 if TYPE_CHECKING:
     from headwater.server.rcpx.connection import RcpxConnection
@@ -26,11 +26,14 @@ class Result(NamedTuple):
     """Done when it is on its way."""
 
 
-class RcpxRunner(OperationRunner[Told | Result]):
+class RcpxRunner(OperationRunner[MachineResponse | Result]):
     __slots__ = ("_connection", "_request_id")
 
     def __init__(
-        self, connection: RcpxConnection, request_id: bytes, operation: Work[Told | Result]
+        self,
+        connection: RcpxConnection,
+        request_id: bytes,
+        operation: Work[MachineResponse | Result],
     ) -> None:
         super().__init__(connection.app, connection.usage, operation)
         self._connection = connection
@@ -44,7 +47,7 @@ class RcpxRunner(OperationRunner[Told | Result]):
         self._usage.end()
         self._connection.ended()
 
-    def _succeed(self, result: Told | Result) -> None:
+    def _succeed(self, result: MachineResponse | Result) -> None:
         answer = self._connection.answer
         if not isinstance(result, Result):
             answer(self._request_id, _encode(result), getattr(result, "wal_offset", None))

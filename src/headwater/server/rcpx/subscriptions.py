@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from headwater.engine import machine_steps as engine_operations
+from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.watchers import TransitionEvent, Watcher, watch_filter
-from headwater.engine.steps import AsOwner, Operation
+from headwater.engine.operation import AsOwner, Operation
 from headwater.server.access.quotas import over_limit
 from headwater.server.machines.instance_names import own_event, own_id
 from headwater.server.machines.operations import seen_by
@@ -29,14 +29,14 @@ from headwater.wire.machine_requests import (
     offset_of,
 )
 from headwater.wire.rcpx import envelope
-from headwater.wire.rcpx.frame import FrameFlag, message
+from headwater.wire.rcpx.frame import RcpxFlag, message
 
 if TYPE_CHECKING:
     from headwater.server.access.keys import ApiKey
     from headwater.server.rcpx.connection import RcpxConnection
 
-PUSHED: Final = int(FrameFlag.CRC | FrameFlag.STREAM)
-LAST: Final = int(FrameFlag.CRC | FrameFlag.STREAM | FrameFlag.END)
+PUSHED: Final = int(RcpxFlag.CRC | RcpxFlag.STREAM)
+LAST: Final = int(RcpxFlag.CRC | RcpxFlag.STREAM | RcpxFlag.END)
 PER_CONNECTION_MAX: Final = 100
 _numbers = itertools.count(1)
 _encode = msgspec.json.Encoder().encode

@@ -18,8 +18,8 @@ from websockets.server import ServerProtocol
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError, OverloadedError
 from headwater.engine.pending import Appended, Pending
-from headwater.engine.steps import diff_request, ensure_loaded
-from headwater.engine.topic import Topic
+from headwater.engine.topics.operations import diff_request, ensure_loaded
+from headwater.engine.topics.topic import Topic
 from headwater.model.match import parse_match
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.failures import unforeseen
@@ -31,7 +31,7 @@ from headwater.server.streams.topic_subscriptions import TopicSubscriptions
 from headwater.wire.http_errors import HttpError
 from headwater.wire.render import Projection
 from headwater.wire.requests import WriteRequest
-from headwater.wire.websocket import Ping, Publish, Subscribe, Unsubscribe, decode_operation
+from headwater.wire.websocket import Ping, Publish, Subscribe, Unsubscribe, decode_message
 
 if TYPE_CHECKING:
     from headwater.server.app import App
@@ -175,7 +175,7 @@ class WebSocket(asyncio.Protocol):
         try:
             if not message.isascii():
                 message.decode("utf-8")  # the library does not look, and payloads are kept as sent
-            operation = decode_operation(message)
+            operation = decode_message(message)
             request_id = operation.request_id
             if isinstance(operation, Subscribe):
                 self._subscribe(operation)
@@ -205,7 +205,7 @@ class WebSocket(asyncio.Protocol):
 
     def _subscribe(self, request: Subscribe) -> None:
         self._key.require(Scope.READ)
-        starts = request.places()
+        starts = request.starts()
         for name in starts:
             self._key.require_name(name)
         # All of them are looked up before any is followed: a name that is missing refuses it whole.

@@ -23,7 +23,7 @@ from headwater.spark.source.location import ReadContext
 from headwater.spark.source.log_view import LogView
 from headwater.spark.source.split_reader import read_split
 from headwater.spark.source.splits import DirectorySlice, LostSplit, Split, clip
-from headwater.wire.frame_rows import Rows
+from headwater.wire.frame_rows import RecordRows
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class DirectoryLocation:
 
     def read(
         self, slices: list[DirectorySlice], context: ReadContext
-    ) -> Iterator[tuple[str, Rows | Gap]]:
+    ) -> Iterator[tuple[str, RecordRows | Gap]]:
         try:
             changes: Changes | None = changes_since(
                 slices[0].follower
@@ -101,7 +101,7 @@ class SliceReader:
         self._splits = clip(self._splits, self._at, wanted.last_seq)
         self._deletions = newest([*self._deletions, *changes.deletions.get(wanted.topic_id, ())])
 
-    def read(self) -> Iterator[Rows | Gap]:
+    def read(self) -> Iterator[RecordRows | Gap]:
         tries = Tries(self._directory)
         while True:
             try:
@@ -111,7 +111,7 @@ class SliceReader:
                 self._failed(error, tries)
                 self._locate_again()
 
-    def _read_splits(self) -> Iterator[Rows | Gap]:
+    def _read_splits(self) -> Iterator[RecordRows | Gap]:
         for split in self._splits:
             for result in read_split(
                 self._directory,
@@ -128,7 +128,7 @@ class SliceReader:
                         yield rows
                 self._at = max(self._at, result.upto_seq + 1)
 
-    def _undeleted(self, rows: Rows) -> Rows:
+    def _undeleted(self, rows: RecordRows) -> RecordRows:
         deleted = deleted_rows(rows, self._deletions)
         return rows if deleted is None else rows.kept(~deleted)
 

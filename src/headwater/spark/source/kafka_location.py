@@ -14,7 +14,7 @@ from headwater.spark.source.filters import Filters
 from headwater.spark.source.kafka_slice_reader import read_slices
 from headwater.spark.source.kafka_snapshot import KafkaDirectory, KafkaSlice, KafkaSnapshot
 from headwater.spark.source.location import LocationSnapshot, ReadContext, TopicFacts
-from headwater.wire.frame_rows import Rows
+from headwater.wire.frame_rows import RecordRows
 
 T = TypeVar("T")
 
@@ -49,7 +49,7 @@ class KafkaLocation:
 
     def read(
         self, slices: list[KafkaSlice], context: ReadContext
-    ) -> Iterator[tuple[str, Rows | Gap]]:
+    ) -> Iterator[tuple[str, RecordRows | Gap]]:
         return read_slices(self.directory, slices, context)
 
 
@@ -95,7 +95,9 @@ class MixedLocation:
             )
         )
 
-    def read(self, slices: list[Any], context: ReadContext) -> Iterator[tuple[str, Rows | Gap]]:
+    def read(
+        self, slices: list[Any], context: ReadContext
+    ) -> Iterator[tuple[str, RecordRows | Gap]]:
         own = [each for each in slices if isinstance(each, KafkaSlice)]
         others = [each for each in slices if not isinstance(each, KafkaSlice)]
         if others:

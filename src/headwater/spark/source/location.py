@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from headwater.spark.source.batch_assembler import Gap
 from headwater.spark.source.filters import Filters
-from headwater.wire.frame_rows import Rows
+from headwater.wire.frame_rows import RecordRows
 
 T = TypeVar("T")
 
@@ -92,5 +92,7 @@ class Location(Protocol):
     def now(self, work: Callable[[LocationSnapshot], T]) -> T:
         """Do this on a sight of the place as it is now; several times if it changes meanwhile."""
 
-    def read(self, slices: list[Any], context: ReadContext) -> Iterator[tuple[str, Rows | Gap]]:
+    def read(
+        self, slices: list[Any], context: ReadContext
+    ) -> Iterator[tuple[str, RecordRows | Gap]]:
         """On an executor: rows, and the losses between them, each with the name of its topic."""

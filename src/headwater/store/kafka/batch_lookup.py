@@ -35,7 +35,7 @@ class Batches(NamedTuple):
     """Batches of one partition, in order; one array element each."""
 
     first: NDArray[numpy.int64]
-    """Position in the ids that were asked for of the batch's first id among them."""
+    """Position of the batch's first id in the ids that were asked for."""
     entries: Entries
 
 

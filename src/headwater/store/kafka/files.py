@@ -2,7 +2,7 @@
 
 A sealed file never changes, so its map is good for ever. The active segment grows: its map is good
 for what was there when it was made, and is made again for what came later. A slice of a map keeps
-its bytes readable for as long as somebody holds it, even when the file is gone.
+its bytes readable for as long as a reader holds it, even when the file is gone.
 """
 
 from __future__ import annotations

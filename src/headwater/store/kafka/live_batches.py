@@ -26,7 +26,7 @@ class LiveBatches(NamedTuple):
     stored_bytes: int
     """What the log holds, dead or alive."""
     has_holes: bool
-    """There are holes that somebody may still come upon: they say which offsets are taken."""
+    """There are holes that readers may still come upon: they say which offsets are taken."""
 
     @property
     def is_needed(self) -> bool:

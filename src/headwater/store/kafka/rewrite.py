@@ -1,6 +1,6 @@
 """A segment without its dead batches: a new log, and an index that points into it.
 
-Both are whole and synced before anybody knows of them. The rename of the index is the moment at
+Both are whole and synced before any reader knows of them. The rename of the index is the moment at
 which the rewrite has happened: before it the old log is read, after it the new one.
 """
 

@@ -44,7 +44,7 @@ def shift_the_wall_clock(path: str) -> None:
 
 
 def take_thresholds(engine: Mapping[str, Any], kafka: Mapping[str, Any]) -> None:
-    from headwater.cli import serving
+    from headwater.cli import server_run
     from headwater.config.kafka import KafkaSettings
     from headwater.server.server import Server
 
@@ -56,7 +56,7 @@ def take_thresholds(engine: Mapping[str, Any], kafka: Mapping[str, Any]) -> None
             kafka_settings=partial(KafkaSettings, **kafka)(),
         )
 
-    vars(serving)["Server"] = begin_server
+    vars(server_run)["Server"] = begin_server
 
 
 def main() -> None:

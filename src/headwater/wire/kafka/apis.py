@@ -77,12 +77,12 @@ SUPPORTED: Final[dict[ApiKey, Versions]] = {
     ApiKey.DESCRIBE_CLUSTER: Versions(0, 2),
 }
 
-_LOOKED_FOR: Final = {ApiKey.PRODUCE: Versions(0, SUPPORTED[ApiKey.PRODUCE].newest)}
+_OLD_PRODUCE: Final = {ApiKey.PRODUCE: Versions(0, SUPPORTED[ApiKey.PRODUCE].newest)}
 """librdkafka takes a broker without Produce 0 for one that knows no compression; these versions
 are advertised, and answered with UNSUPPORTED_VERSION."""
 
-ADVERTISED: Final[dict[ApiKey, Versions]] = SUPPORTED | _LOOKED_FOR
-"""What ApiVersions tells."""
+ADVERTISED: Final[dict[ApiKey, Versions]] = SUPPORTED | _OLD_PRODUCE
+"""What ApiVersions lists."""
 
 _BY_NUMBER: Final[dict[int, ApiKey]] = {int(api): api for api in ApiKey}
 

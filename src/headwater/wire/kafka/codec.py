@@ -13,7 +13,7 @@ from typing import Any, Final
 from headwater.core.errors import InvariantError
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.decoding import Buffer, Decode, compile_decoder
-from headwater.wire.kafka.encoding import Encode, Piece, Sink, compile_encoder
+from headwater.wire.kafka.encoding import ByteSink, Chunk, Encode, compile_encoder
 from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.messages.table import MESSAGES
 
@@ -73,20 +73,20 @@ def encode_row(api: ApiKey, version: int, array: str, values: Mapping[str, Any])
 
     Of an array in the rows of another: `topics.configs`.
     """
-    sink = Sink()
+    sink = ByteSink()
     _encode(_row_encoder(api, version, array), sink, values)
     return b"".join(sink.finish())
 
 
-def write_request(sink: Sink, api: ApiKey, version: int, values: Mapping[str, Any]) -> None:
+def write_request(sink: ByteSink, api: ApiKey, version: int, values: Mapping[str, Any]) -> None:
     _encode(_encoder(api, version, True), sink, values)
 
 
-def write_response(sink: Sink, api: ApiKey, version: int, values: Mapping[str, Any]) -> None:
+def write_response(sink: ByteSink, api: ApiKey, version: int, values: Mapping[str, Any]) -> None:
     _encode(_encoder(api, version, False), sink, values)
 
 
-def _encode(encode: Encode, sink: Sink, values: Mapping[str, Any]) -> None:
+def _encode(encode: Encode, sink: ByteSink, values: Mapping[str, Any]) -> None:
     try:
         encode(sink, values)
     except struct.error as error:
@@ -95,20 +95,20 @@ def _encode(encode: Encode, sink: Sink, values: Mapping[str, Any]) -> None:
 
 def encode_request(api: ApiKey, version: int, values: Mapping[str, Any]) -> bytes:
     """The body of a request, in one piece."""
-    sink = Sink()
+    sink = ByteSink()
     write_request(sink, api, version, values)
     return b"".join(sink.finish())
 
 
 def encode_response(api: ApiKey, version: int, values: Mapping[str, Any]) -> bytes:
     """The body of a response, in one piece."""
-    sink = Sink()
+    sink = ByteSink()
     write_response(sink, api, version, values)
     return b"".join(sink.finish())
 
 
-def response_pieces(api: ApiKey, version: int, values: Mapping[str, Any]) -> list[Piece]:
+def response_chunks(api: ApiKey, version: int, values: Mapping[str, Any]) -> list[Chunk]:
     """The body of a response, with record batches as the buffers that were given."""
-    sink = Sink()
+    sink = ByteSink()
     write_response(sink, api, version, values)
     return sink.finish()

@@ -1,7 +1,7 @@
 """From a table of fields to a function that reads them.
 
 A decoded message is a dict with every field of its table: fields that are not in a version have
-their default, so whoever handles a request need not ask for its version. Neighbours of fixed
+their default, so a handler of a request need not check its version. Neighbours of fixed
 length are read in one step. Record batches are views into the buffer, never copies.
 
 Nothing is believed: lengths and counts are compared with the bytes that are there before anything
@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from headwater.core.errors import InvariantError
 from headwater.wire.kafka.errors import ProtocolError
-from headwater.wire.kafka.fields import Field, Fields, Kind
+from headwater.wire.kafka.fields import Fields, FieldType, MessageField
 from headwater.wire.kafka.varints import read_unsigned
 
 Buffer = bytes | memoryview
@@ -44,15 +44,15 @@ def compile_decoder(fields: Fields, version: int, *, flexible: bool) -> Decode:
         raise InvariantError(f"tagged fields in a version without them: {version}")
 
     def decode(buffer: Buffer, at: int, budget: Budget) -> tuple[Row, int]:
-        found = defaults.copy()
+        row = defaults.copy()
         for step in steps:
-            at = step(buffer, at, budget, found)
-        return found, at
+            at = step(buffer, at, budget, row)
+        return row, at
 
     return decode
 
 
-def _steps(fields: list[Field], version: int, flexible: bool) -> list[Step]:
+def _steps(fields: list[MessageField], version: int, flexible: bool) -> list[Step]:
     steps: list[Step] = []
     for fixed, together in groupby(fields, _is_fixed):
         if fixed:
@@ -62,11 +62,11 @@ def _steps(fields: list[Field], version: int, flexible: bool) -> list[Step]:
     return steps
 
 
-def _is_fixed(field: Field) -> bool:
+def _is_fixed(field: MessageField) -> bool:
     return field.kind is not None and field.kind.is_fixed and not field.many
 
 
-def _fixed_step(fields: list[Field]) -> Step:
+def _fixed_step(fields: list[MessageField]) -> Step:
     """Some neighbours of fixed length, read at once."""
     layout = struct.Struct(">" + "".join(field.kind.value for field in fields if field.kind))
     unpack, size = layout.unpack_from, layout.size
@@ -74,31 +74,31 @@ def _fixed_step(fields: list[Field]) -> Step:
     if len(names) == 1:
         (name,) = names
 
-        def step_of_one(buffer: Buffer, at: int, _budget: Budget, found: Row) -> int:
-            (found[name],) = unpack(buffer, at)
+        def step_of_one(buffer: Buffer, at: int, _budget: Budget, row: Row) -> int:
+            (row[name],) = unpack(buffer, at)
             return at + size
 
         return step_of_one
 
-    def step(buffer: Buffer, at: int, _budget: Budget, found: Row) -> int:
-        found.update(zip(names, unpack(buffer, at), strict=True))
+    def step(buffer: Buffer, at: int, _budget: Budget, row: Row) -> int:
+        row.update(zip(names, unpack(buffer, at), strict=True))
         return at + size
 
     return step
 
 
-def _named_step(field: Field, version: int, flexible: bool) -> Step:
+def _named_step(field: MessageField, version: int, flexible: bool) -> Step:
     name = field.name
     decode = _decoder_of(field, version, flexible)
 
-    def step(buffer: Buffer, at: int, budget: Budget, found: Row) -> int:
-        found[name], at = decode(buffer, at, budget)
+    def step(buffer: Buffer, at: int, budget: Budget, row: Row) -> int:
+        row[name], at = decode(buffer, at, budget)
         return at
 
     return step
 
 
-def _decoder_of(field: Field, version: int, flexible: bool) -> Decode:
+def _decoder_of(field: MessageField, version: int, flexible: bool) -> Decode:
     """What reads the value of one field."""
     nullable = field.is_nullable_in(version)
     length = _length(field, flexible, nullable)
@@ -118,17 +118,17 @@ def _decoder_of(field: Field, version: int, flexible: bool) -> Decode:
     return _sized(field.kind, length)
 
 
-def _bare(field: Field) -> Field:
-    return Field(field.name, field.kind)
+def _bare(field: MessageField) -> MessageField:
+    return MessageField(field.name, field.kind)
 
 
 Length = Callable[[Buffer, int], tuple[int, int]]
 """How many bytes or rows follow, -1 for null, and where they begin."""
 
 
-def _length(field: Field, flexible: bool, nullable: bool) -> Length:
+def _length(field: MessageField, flexible: bool, nullable: bool) -> Length:
     name = field.name
-    short = field.kind is Kind.STRING and not field.many
+    short = field.kind is FieldType.STRING and not field.many
     unpack, size = (_INT16, 2) if short else (_INT32, 4)
     least = -1 if nullable else 0
 
@@ -147,7 +147,7 @@ def _length(field: Field, flexible: bool, nullable: bool) -> Length:
     return compact if flexible else plain
 
 
-def _fixed(kind: Kind) -> Decode:
+def _fixed(kind: FieldType) -> Decode:
     layout = struct.Struct(f">{kind.value}")
 
     def decode(buffer: Buffer, at: int, _budget: Budget) -> tuple[Any, int]:
@@ -169,14 +169,14 @@ def _viewed(buffer: Buffer, at: int, end: int) -> memoryview:
     return memoryview(buffer)[at:end]
 
 
-_CUTS: Final[dict[Kind, Callable[[Buffer, int, int], Any]]] = {
-    Kind.STRING: _text,
-    Kind.BYTES: _copied,
-    Kind.RECORDS: _viewed,
+_CUTS: Final[dict[FieldType, Callable[[Buffer, int, int], Any]]] = {
+    FieldType.STRING: _text,
+    FieldType.BYTES: _copied,
+    FieldType.RECORDS: _viewed,
 }
 
 
-def _sized(kind: Kind, length: Length) -> Decode:
+def _sized(kind: FieldType, length: Length) -> Decode:
     """Text or bytes that follow their length."""
     cut = _CUTS[kind]
 
@@ -192,7 +192,7 @@ def _sized(kind: Kind, length: Length) -> Decode:
     return decode
 
 
-def _numbers(kind: Kind, length: Length) -> Decode:
+def _numbers(kind: FieldType, length: Length) -> Decode:
     """An array of values of fixed length, read at once."""
     size = struct.calcsize(f">{kind.value}")
 
@@ -212,11 +212,11 @@ def _array(each: Decode, length: Length) -> Decode:
         if count < 0:
             return None, at
         _spend(budget, count, count, len(buffer) - at)
-        found = []
+        row = []
         for _ in range(count):
             value, at = each(buffer, at, budget)
-            found.append(value)
-        return found, at
+            row.append(value)
+        return row, at
 
     return decode
 
@@ -230,11 +230,11 @@ def _spend(budget: Budget, count: int, size_min: int, left: int) -> None:
         raise ProtocolError("more rows than are taken in one request")
 
 
-def _tagged_step(fields: list[Field], version: int) -> Step:
+def _tagged_step(fields: list[MessageField], version: int) -> Step:
     """The fields that are sent with a number each, in any order. Unknown ones are passed over."""
     known = {field.tag: (field.name, _decoder_of(field, version, True)) for field in fields}
 
-    def step(buffer: Buffer, at: int, budget: Budget, found: Row) -> int:
+    def step(buffer: Buffer, at: int, budget: Budget, row: Row) -> int:
         if buffer[at] == 0:  # none, which is what nearly every message has
             return at + 1
         count, at = read_unsigned(buffer, at)
@@ -247,7 +247,7 @@ def _tagged_step(fields: list[Field], version: int) -> Step:
                 raise ProtocolError(f"{size} bytes are said to follow byte {at}, and do not")
             if tag in known:
                 name, decode = known[tag]
-                found[name], at = decode(buffer, at, budget)
+                row[name], at = decode(buffer, at, budget)
                 if at != end:
                     raise ProtocolError(f"{name} does not fill its {size} bytes, at byte {at}")
             at = end

@@ -13,36 +13,36 @@ from itertools import groupby
 from typing import Any, Final
 
 from headwater.core.errors import InvariantError
-from headwater.wire.kafka.fields import Field, Fields, Kind
+from headwater.wire.kafka.fields import Fields, FieldType, MessageField
 from headwater.wire.kafka.varints import unsigned
 
-Piece = bytes | bytearray | memoryview
-Encode = Callable[["Sink", Any], None]
-Step = Callable[["Sink", Mapping[str, Any]], None]
+Chunk = bytes | bytearray | memoryview
+Encode = Callable[["ByteSink", Any], None]
+Step = Callable[["ByteSink", Mapping[str, Any]], None]
 
 _INT16: Final = struct.Struct(">h").pack
 _INT32: Final = struct.Struct(">i").pack
 
 
-class Sink:
-    """Where a message is written to: pieces in order, the last of them still open."""
+class ByteSink:
+    """Where a message is written to: chunks in order, the last of them still open."""
 
-    __slots__ = ("open", "pieces")
+    __slots__ = ("chunks", "open")
 
     def __init__(self, start: bytes = b"") -> None:
-        self.pieces: list[Piece] = []
+        self.chunks: list[Chunk] = []
         self.open = bytearray(start)
 
-    def pass_on(self, buffers: list[Piece]) -> None:
+    def pass_on(self, buffers: list[Chunk]) -> None:
         """Buffers that are sent as they are."""
-        self.pieces.append(self.open)
-        self.pieces.extend(buffers)
+        self.chunks.append(self.open)
+        self.chunks.extend(buffers)
         self.open = bytearray()
 
-    def finish(self) -> list[Piece]:
+    def finish(self) -> list[Chunk]:
         if self.open:
-            self.pieces.append(self.open)
-        return self.pieces
+            self.chunks.append(self.open)
+        return self.chunks
 
 
 def compile_encoder(fields: Fields, version: int, *, flexible: bool) -> Encode:
@@ -54,7 +54,7 @@ def compile_encoder(fields: Fields, version: int, *, flexible: bool) -> Encode:
         tagged = [field for field in present if field.tag is not None]
         steps.append(_tagged_step(tagged, version))
 
-    def encode(sink: Sink, values: Mapping[str, Any]) -> None:
+    def encode(sink: ByteSink, values: Mapping[str, Any]) -> None:
         if not values.keys() <= names:
             raise InvariantError(f"no such fields: {sorted(values.keys() - names)}")
         for step in steps:
@@ -63,7 +63,7 @@ def compile_encoder(fields: Fields, version: int, *, flexible: bool) -> Encode:
     return encode
 
 
-def _steps(fields: list[Field], version: int, flexible: bool) -> list[Step]:
+def _steps(fields: list[MessageField], version: int, flexible: bool) -> list[Step]:
     steps: list[Step] = []
     for fixed, together in groupby(fields, _is_fixed):
         if fixed:
@@ -73,37 +73,37 @@ def _steps(fields: list[Field], version: int, flexible: bool) -> list[Step]:
     return steps
 
 
-def _is_fixed(field: Field) -> bool:
+def _is_fixed(field: MessageField) -> bool:
     return field.kind is not None and field.kind.is_fixed and not field.many
 
 
-def _fixed_step(fields: list[Field]) -> Step:
+def _fixed_step(fields: list[MessageField]) -> Step:
     pack = struct.Struct(">" + "".join(field.kind.value for field in fields if field.kind)).pack
     named = [(field.name, field.default) for field in fields]
 
-    def step(sink: Sink, values: Mapping[str, Any]) -> None:
+    def step(sink: ByteSink, values: Mapping[str, Any]) -> None:
         sink.open += pack(*[values.get(name, default) for name, default in named])
 
     return step
 
 
-def _named_step(field: Field, version: int, flexible: bool) -> Step:
+def _named_step(field: MessageField, version: int, flexible: bool) -> Step:
     name, default = field.name, field.default
     encode = _encoder_of(field, version, flexible)
 
-    def step(sink: Sink, values: Mapping[str, Any]) -> None:
+    def step(sink: ByteSink, values: Mapping[str, Any]) -> None:
         encode(sink, values.get(name, default))
 
     return step
 
 
-def _encoder_of(field: Field, version: int, flexible: bool) -> Encode:
+def _encoder_of(field: MessageField, version: int, flexible: bool) -> Encode:
     write = _bare_encoder_of(field, version, flexible)
     nullable = field.is_nullable_in(version)
-    short = field.kind is Kind.STRING and not field.many
+    short = field.kind is FieldType.STRING and not field.many
     null = b"\x00" if flexible else (_INT16 if short else _INT32)(-1)
 
-    def encode(sink: Sink, value: Any) -> None:
+    def encode(sink: ByteSink, value: Any) -> None:
         if value is not None:
             write(sink, value)
         elif nullable:
@@ -114,7 +114,7 @@ def _encoder_of(field: Field, version: int, flexible: bool) -> Encode:
     return encode
 
 
-def _bare_encoder_of(field: Field, version: int, flexible: bool) -> Encode:
+def _bare_encoder_of(field: MessageField, version: int, flexible: bool) -> Encode:
     """What writes a value that is not null."""
     if field.many:
         each = (
@@ -138,20 +138,20 @@ def text_bytes(text: str, *, flexible: bool) -> bytes:
     return (_compact_length if flexible else _INT16)(len(written)) + written
 
 
-def _scalar(kind: Kind, flexible: bool) -> Encode:
+def _scalar(kind: FieldType, flexible: bool) -> Encode:
     if kind.is_fixed:
         pack = struct.Struct(f">{kind.value}").pack
 
-        def fixed(sink: Sink, value: Any) -> None:
+        def fixed(sink: ByteSink, value: Any) -> None:
             sink.open += pack(value)
 
         return fixed
-    if kind is Kind.RECORDS:
+    if kind is FieldType.RECORDS:
         return _records(flexible)
-    length = _compact_length if flexible else (_INT16 if kind is Kind.STRING else _INT32)
-    text = kind is Kind.STRING
+    length = _compact_length if flexible else (_INT16 if kind is FieldType.STRING else _INT32)
+    text = kind is FieldType.STRING
 
-    def sized(sink: Sink, value: Any) -> None:
+    def sized(sink: ByteSink, value: Any) -> None:
         written = value.encode() if text else value
         sink.open += length(len(written))
         sink.open += written
@@ -163,7 +163,7 @@ def _records(flexible: bool) -> Encode:
     """Record batches: one buffer, or several in order. None of them is copied."""
     length = _compact_length if flexible else _INT32
 
-    def encode(sink: Sink, value: Piece | list[Piece]) -> None:
+    def encode(sink: ByteSink, value: Chunk | list[Chunk]) -> None:
         buffers = value if isinstance(value, list) else [value]
         sink.open += length(sum(map(len, buffers)))
         if buffers:
@@ -175,7 +175,7 @@ def _records(flexible: bool) -> Encode:
 def _array(each: Encode, flexible: bool) -> Encode:
     length = _compact_length if flexible else _INT32
 
-    def encode(sink: Sink, values: Any) -> None:
+    def encode(sink: ByteSink, values: Any) -> None:
         sink.open += length(len(values))
         for value in values:
             each(sink, value)
@@ -187,7 +187,7 @@ def _rows(each: Encode, flexible: bool) -> Encode:
     """Rows of fields. One that is given as bytes is written already."""
     length = _compact_length if flexible else _INT32
 
-    def encode(sink: Sink, values: Any) -> None:
+    def encode(sink: ByteSink, values: Any) -> None:
         sink.open += length(len(values))
         for value in values:
             if type(value) is bytes:
@@ -198,7 +198,7 @@ def _rows(each: Encode, flexible: bool) -> Encode:
     return encode
 
 
-def _tagged_step(fields: list[Field], version: int) -> Step:
+def _tagged_step(fields: list[MessageField], version: int) -> Step:
     """Only what differs from its default is sent, in the order of the tags."""
     known = [
         (field, unsigned(field.tag), _encoder_of(field, version, True))
@@ -206,7 +206,7 @@ def _tagged_step(fields: list[Field], version: int) -> Step:
         if field.tag is not None
     ]
 
-    def step(sink: Sink, values: Mapping[str, Any]) -> None:
+    def step(sink: ByteSink, values: Mapping[str, Any]) -> None:
         if not known:
             sink.open += b"\x00"
             return
@@ -215,7 +215,7 @@ def _tagged_step(fields: list[Field], version: int) -> Step:
             value = values.get(field.name, field.default)
             if value == field.default or (field.many and not value):
                 continue
-            inner = Sink()
+            inner = ByteSink()
             encode(inner, value)
             sent.append((tag, b"".join(inner.finish())))
         sink.open += unsigned(len(sent))

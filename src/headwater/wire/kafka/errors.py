@@ -6,4 +6,4 @@ from headwater.core.errors import RequestError
 
 
 class ProtocolError(RequestError):
-    """Bytes that are no Kafka request. Whoever sent them is hung up on; nothing was done."""
+    """Bytes that are no Kafka request. The server closes the connection; nothing was done."""

@@ -17,7 +17,7 @@ NEVER: Final = (NEWEST + 1, NEWEST)
 NO_UUID: Final = bytes(16)
 
 
-class Kind(Enum):
+class FieldType(Enum):
     """What a field holds. Kinds with a letter have a fixed length, and are packed together."""
 
     BOOL = "?"
@@ -36,25 +36,32 @@ class Kind(Enum):
 
 
 _FIXED: Final = frozenset(
-    (Kind.BOOL, Kind.INT8, Kind.INT16, Kind.INT32, Kind.INT64, Kind.UUID)
-)  # fmt: skip
-_DEFAULTS: Final[dict[Kind, Any]] = {
-    Kind.BOOL: False,
-    Kind.UUID: NO_UUID,
-    Kind.STRING: "",
-    Kind.BYTES: b"",
-    Kind.RECORDS: None,
+    (
+        FieldType.BOOL,
+        FieldType.INT8,
+        FieldType.INT16,
+        FieldType.INT32,
+        FieldType.INT64,
+        FieldType.UUID,
+    )
+)
+_DEFAULTS: Final[dict[FieldType, Any]] = {
+    FieldType.BOOL: False,
+    FieldType.UUID: NO_UUID,
+    FieldType.STRING: "",
+    FieldType.BYTES: b"",
+    FieldType.RECORDS: None,
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class MessageField:
     """One field of a message or of a row in it."""
 
     name: str
-    kind: Kind | None
+    kind: FieldType | None
     """None for a row or rows of fields."""
-    rows: tuple[Field, ...] = ()
+    rows: tuple[MessageField, ...] = ()
     many: bool = False
     since: int = 0
     until: int = NEWEST
@@ -75,26 +82,26 @@ class Field:
         return self.null_since <= self.null_until
 
 
-Fields = tuple[Field, ...]
+Fields = tuple[MessageField, ...]
 
 _UNSAID: Final = object()
 
 
 def one(
     name: str,
-    kind: Kind,
+    kind: FieldType,
     since: int = 0,
     until: int = NEWEST,
     *,
     null: int | tuple[int, int] = NEVER,
     default: Any = _UNSAID,
     tag: int | None = None,
-) -> Field:
+) -> MessageField:
     """A field of one value. `null` is the first version in which it may be none, or a range."""
     null_since, null_until = null if isinstance(null, tuple) else (null, NEWEST)
     if default is _UNSAID:
         default = None if null_since <= null_until else _DEFAULTS.get(kind, 0)
-    return Field(
+    return MessageField(
         name, kind, since=since, until=until, null_since=null_since, null_until=null_until,
         default=default, tag=tag,
     )  # fmt: skip
@@ -102,26 +109,26 @@ def one(
 
 def many(
     name: str,
-    what: Kind | Fields,
+    what: FieldType | Fields,
     since: int = 0,
     until: int = NEWEST,
     *,
     null: int | tuple[int, int] = NEVER,
     tag: int | None = None,
-) -> Field:
+) -> MessageField:
     """A field of any number of values, or of rows of fields."""
     null_since, null_until = null if isinstance(null, tuple) else (null, NEWEST)
-    kind, rows = (what, ()) if isinstance(what, Kind) else (None, what)
-    return Field(
+    kind, rows = (what, ()) if isinstance(what, FieldType) else (None, what)
+    return MessageField(
         name, kind, rows, many=True, since=since, until=until, null_since=null_since,
         null_until=null_until, default=(), tag=tag,
     )  # fmt: skip
 
 
-def row(name: str, fields: Fields, since: int = 0, *, tag: int) -> Field:
+def row(name: str, fields: Fields, since: int = 0, *, tag: int) -> MessageField:
     """A row of fields that is only sent where it is not the default."""
     default = {each.name: each.default for each in fields}
-    return Field(name, None, fields, since=since, default=default, tag=tag)
+    return MessageField(name, None, fields, since=since, default=default, tag=tag)
 
 
 @dataclass(frozen=True, slots=True)

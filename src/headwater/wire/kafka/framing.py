@@ -1,6 +1,6 @@
 """Cuts a stream of bytes into requests: four bytes of size, then as many bytes.
 
-The size is looked at as soon as it is there. What nobody would send (less than a header, more than
+The size is checked as soon as it is there. What no client would send (less than a header, more than
 the limit; HTTP and TLS read as sizes of hundreds of megabytes) ends the connection before a byte
 is set aside for it. Only requests that carry records may be as long as the limit says.
 """

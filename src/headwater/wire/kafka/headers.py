@@ -2,8 +2,8 @@
 
 A request has its kind, version, a number to answer with, and the client's name; in flexible
 versions tagged fields follow. The name is a plain string in every version. A response repeats the
-number. The answer to ApiVersions never has tagged fields in its header, because whoever asks does
-not yet know how the server speaks.
+number. The answer to ApiVersions never has tagged fields in its header, because the client does not
+know yet which versions the server has.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from headwater.native import compiled
 from headwater.wire.kafka.apis import ApiKey, known_api
 from headwater.wire.kafka.codec import write_request, write_response
 from headwater.wire.kafka.decoding import Buffer
-from headwater.wire.kafka.encoding import Piece, Sink
+from headwater.wire.kafka.encoding import ByteSink, Chunk
 from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.messages.table import MESSAGES
 from headwater.wire.kafka.varints import read_unsigned
@@ -31,7 +31,7 @@ _TAGS_MAX: Final = 100
 
 
 class RequestHeader(NamedTuple):
-    """Of whatever was asked, known or not."""
+    """Of any request, known or not."""
 
     api_key: int
     api_version: int
@@ -42,13 +42,13 @@ class RequestHeader(NamedTuple):
 
 
 def request_kind(frame: Buffer) -> int:
-    """What is asked, known or not, without reading on."""
+    """The kind of a request, known or not, without reading on."""
     (kind,) = _KIND.unpack_from(frame)
     return int(kind)
 
 
 def read_request_header(frame: Buffer) -> RequestHeader:
-    """The header of a request. Kinds and versions that nobody knows are read too."""
+    """The header of a request. Unknown kinds and versions are read too."""
     try:
         api_key, version, correlation_id, name_bytes = _FIXED.unpack_from(frame)
         at = _FIXED.size
@@ -82,20 +82,20 @@ def _pass_tags(frame: Buffer, at: int) -> int:
 
 def response_frame(
     api: ApiKey, version: int, correlation_id: int, values: Mapping[str, Any]
-) -> list[Piece]:
-    """A whole response with its size: pieces to send in order, records not copied."""
+) -> list[Chunk]:
+    """A whole response with its size: chunks to send in order, records not copied."""
     if api is ApiKey.PRODUCE and _native is not None:
         plain: bytes | None = _native.write_produced(version, correlation_id, values)
         if plain is not None:
             return [plain]
-    sink = Sink(_SIZE.pack(0) + _SIZE.pack(correlation_id))
+    sink = ByteSink(_SIZE.pack(0) + _SIZE.pack(correlation_id))
     if MESSAGES[api].is_flexible(version) and api is not ApiKey.API_VERSIONS:
         sink.open += _NO_TAGS
     first = sink.open
     write_response(sink, api, version, values)
-    pieces = sink.finish()
-    _SIZE.pack_into(first, 0, sum(map(len, pieces)) - _SIZE.size)
-    return pieces
+    chunks = sink.finish()
+    _SIZE.pack_into(first, 0, sum(map(len, chunks)) - _SIZE.size)
+    return chunks
 
 
 def request_frame(
@@ -108,14 +108,14 @@ def request_frame(
     """A whole request with its size, as a client sends it."""
     name = b"" if client_id is None else client_id.encode()
     name_bytes = -1 if client_id is None else len(name)
-    sink = Sink(_SIZE.pack(0) + _FIXED.pack(api, version, correlation_id, name_bytes) + name)
+    sink = ByteSink(_SIZE.pack(0) + _FIXED.pack(api, version, correlation_id, name_bytes) + name)
     if MESSAGES[api].is_flexible(version):
         sink.open += _NO_TAGS
     first = sink.open
     write_request(sink, api, version, values)
-    pieces = sink.finish()
-    _SIZE.pack_into(first, 0, sum(map(len, pieces)) - _SIZE.size)
-    return b"".join(pieces)
+    chunks = sink.finish()
+    _SIZE.pack_into(first, 0, sum(map(len, chunks)) - _SIZE.size)
+    return b"".join(chunks)
 
 
 def response_body_at(api: ApiKey, version: int, frame: Buffer) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """Produces as producers send them: one sound batch for each partition, mostly for one alone.
 
 What is plain is read in one step, from the header of the request to the CRC of the batches. What is
-not (several batches for a partition, a transaction, anything that is wrong) is nobody's business
+not (several batches for a partition, a transaction, anything that is wrong) is not handled
 here: it is read by the table of fields, and whatever is to be said about it is said there.
 """
 
@@ -43,10 +43,10 @@ def read_plain(frame: memoryview) -> PlainProduce | None:
     """The request, if it is one of these and its batches may be stored."""
     if _native is None:
         return _read_by_the_table(frame)
-    found = _native.read_plain(frame)
-    if found is None:
+    parsed = _native.read_plain(frame)
+    if parsed is None:
         return None
-    version, correlation_id, acks, rows = found
+    version, correlation_id, acks, rows = parsed
     return PlainProduce(
         version,
         correlation_id,
@@ -107,8 +107,8 @@ def produced_frame(
     }
     topic = {"name": name, "partition_responses": [row]}
     values = {"responses": [topic], "throttle_time_ms": 0}
-    pieces = response_frame(ApiKey.PRODUCE, plain.version, plain.correlation_id, values)
-    return b"".join(pieces)
+    chunks = response_frame(ApiKey.PRODUCE, plain.version, plain.correlation_id, values)
+    return b"".join(chunks)
 
 
 def plain_values(plain: PlainProduce) -> dict[str, Any]:

@@ -16,7 +16,7 @@ _LENGTH: Final = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: bytes) -> frozenset[str] | None:
-    """The topics a member reads. None where that cannot be told: it speaks in other words."""
+    """The topics a member reads. None where that is unknown: its metadata has another form."""
     try:
         version, count = _START.unpack_from(metadata)
         if version < 0 or count < 0:

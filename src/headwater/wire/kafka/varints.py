@@ -11,18 +11,18 @@ _SMALL: Final = tuple(bytes((number,)) for number in range(128))
 
 
 def read_unsigned(buffer: bytes | memoryview, at: int) -> tuple[int, int]:
-    """The number at this place and where it ends. Past the end of the bytes: IndexError."""
+    """The number at this offset and where it ends. Past the end of the bytes: IndexError."""
     byte = buffer[at]
     if byte < 0x80:
         return byte, at + 1
     number, shift = byte & 0x7F, 7
-    for place in range(at + 1, at + _BYTES_MAX):
-        byte = buffer[place]
+    for index in range(at + 1, at + _BYTES_MAX):
+        byte = buffer[index]
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             if number > 0xFFFFFFFF:
                 break
-            return number, place + 1
+            return number, index + 1
         shift += 7
     raise ProtocolError(f"a number at byte {at} has more than 32 bits")
 

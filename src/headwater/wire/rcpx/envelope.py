@@ -50,11 +50,11 @@ def read_request(payload: bytes) -> Request:
     return request
 
 
-class _Named(msgspec.Struct):
+class _RequestName(msgspec.Struct):
     id: str | int = ""
 
 
-_names = msgspec.json.Decoder(_Named)
+_names = msgspec.json.Decoder(_RequestName)
 
 
 def _id_of(payload: bytes) -> bytes:
@@ -99,6 +99,6 @@ def error_object(
     )
 
 
-def event(subscription_id: bytes, told: bytes) -> bytes:
+def event(subscription_id: bytes, body: bytes) -> bytes:
     """A pushed event: `told` is a JSON object with at least one field."""
-    return b'{"type":"event","subscription_id":%b,%b' % (subscription_id, told[1:])
+    return b'{"type":"event","subscription_id":%b,%b' % (subscription_id, body[1:])

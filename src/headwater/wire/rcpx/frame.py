@@ -1,7 +1,7 @@
 """RCPX on the wire: an 18-byte header and JSON, or one JSON object a line.
 
 Which of the two a client speaks shows in its first byte: a frame begins with the magic, a line with
-a brace. HELLO may change it. Bytes come in whatever pieces the network makes of them; a length is
+a brace. HELLO may change it. Bytes come in whatever chunks the network makes of them; a length is
 checked before anything is kept for it.
 """
 
@@ -39,14 +39,14 @@ _unpack = HEADER.packer.unpack_from
 _HEADER_BYTES: Final = HEADER.size
 
 
-class FrameFlag(IntFlag):
+class RcpxFlag(IntFlag):
     CRC = 1
     STREAM = 4
     END = 8
 
 
-_UNDEFINED: Final = 0xFFFF & ~int(FrameFlag.CRC | FrameFlag.STREAM | FrameFlag.END)
-_CRC: Final = int(FrameFlag.CRC)
+_UNDEFINED: Final = 0xFFFF & ~int(RcpxFlag.CRC | RcpxFlag.STREAM | RcpxFlag.END)
+_CRC: Final = int(RcpxFlag.CRC)
 """Plain: enum arithmetic costs more than the checksum of a short payload."""
 
 
@@ -84,7 +84,7 @@ class MessageReader:
         self._bytes_max = min(payload_bytes_max, PAYLOAD_BYTES_MAX)
         self._buffer = bytearray()
         self._at = 0
-        self._looked = 0
+        self._scanned = 0
         """How far a line was searched for its end."""
 
     def raise_limit(self, payload_bytes_max: int) -> None:
@@ -120,7 +120,7 @@ class MessageReader:
     def feed(self, data: bytes) -> None:
         if self._at:
             del self._buffer[: self._at]
-            self._looked -= self._at
+            self._scanned -= self._at
             self._at = 0
         self._buffer += data
 
@@ -182,14 +182,14 @@ class MessageReader:
     def _next_line(self) -> bytes | None:
         while True:
             begin = self._at
-            end = self._buffer.find(b"\n", max(begin, self._looked))
+            end = self._buffer.find(b"\n", max(begin, self._scanned))
             length = (len(self._buffer) if end < 0 else end) - begin
             if length > self._bytes_max:
                 raise self._too_long(length)
             if end < 0:
-                self._looked = len(self._buffer)
+                self._scanned = len(self._buffer)
                 return None
-            self._at = self._looked = end + 1
+            self._at = self._scanned = end + 1
             line = bytes(self._buffer[begin:end]).strip()
             if line:
                 return line

@@ -6,14 +6,14 @@ import random
 from typing import Any
 
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
-from headwater.wire.kafka.fields import Field, Fields, Kind
+from headwater.wire.kafka.fields import Fields, FieldType, MessageField
 from headwater.wire.kafka.messages.table import MESSAGES
 
 EVERY_VERSION = [
     (api, version) for api, (oldest, newest) in SUPPORTED.items()
     for version in range(oldest, newest + 1)
 ]  # fmt: skip
-BITS = {Kind.INT8: 8, Kind.INT16: 16, Kind.INT32: 32, Kind.INT64: 64}
+BITS = {FieldType.INT8: 8, FieldType.INT16: 16, FieldType.INT32: 32, FieldType.INT64: 64}
 LETTERS = "abcXYZ019._-é漢🙂 \x00"
 
 
@@ -52,7 +52,7 @@ def plain(value: Any) -> Any:
             return value
 
 
-def _value(field: Field, version: int, chance: random.Random) -> Any:
+def _value(field: MessageField, version: int, chance: random.Random) -> Any:
     if field.is_nullable_in(version) and chance.random() < 0.25:
         return None
     if field.many:
@@ -62,17 +62,17 @@ def _value(field: Field, version: int, chance: random.Random) -> Any:
     return _single(field, version, chance)
 
 
-def _single(field: Field, version: int, chance: random.Random) -> Any:
+def _single(field: MessageField, version: int, chance: random.Random) -> Any:
     match field.kind:
         case None:
             return fill(field.rows, version, chance)
-        case Kind.BOOL:
+        case FieldType.BOOL:
             return chance.random() < 0.5
-        case Kind.UUID:
+        case FieldType.UUID:
             return chance.randbytes(16)
-        case Kind.STRING:
+        case FieldType.STRING:
             return "".join(chance.choices(LETTERS, k=chance.choice((0, 1, 7, 150))))
-        case Kind.BYTES | Kind.RECORDS:
+        case FieldType.BYTES | FieldType.RECORDS:
             return chance.randbytes(chance.choice((0, 1, 20, 300)))
         case kind:
             bits = BITS[kind]

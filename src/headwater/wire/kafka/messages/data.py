@@ -1,26 +1,26 @@
-"""Messages that carry records, or tell where they are."""
+"""Messages that carry records, or say where they are."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from headwater.wire.kafka.fields import Kind, Message, many, one, row
+from headwater.wire.kafka.fields import FieldType, Message, many, one, row
 
 PRODUCE: Final = Message(
     flexible_since=9,
     request=(
-        one("transactional_id", Kind.STRING, 3, null=3),
-        one("acks", Kind.INT16),
-        one("timeout_ms", Kind.INT32),
+        one("transactional_id", FieldType.STRING, 3, null=3),
+        one("acks", FieldType.INT16),
+        one("timeout_ms", FieldType.INT32),
         many(
             "topic_data",
             (
-                one("name", Kind.STRING),
+                one("name", FieldType.STRING),
                 many(
                     "partition_data",
                     (
-                        one("index", Kind.INT32),
-                        one("records", Kind.RECORDS, null=0),
+                        one("index", FieldType.INT32),
+                        one("records", FieldType.RECORDS, null=0),
                     ),
                 ),
             ),
@@ -30,88 +30,88 @@ PRODUCE: Final = Message(
         many(
             "responses",
             (
-                one("name", Kind.STRING),
+                one("name", FieldType.STRING),
                 many(
                     "partition_responses",
                     (
-                        one("index", Kind.INT32),
-                        one("error_code", Kind.INT16),
-                        one("base_offset", Kind.INT64),
-                        one("log_append_time_ms", Kind.INT64, 2, default=-1),
-                        one("log_start_offset", Kind.INT64, 5, default=-1),
+                        one("index", FieldType.INT32),
+                        one("error_code", FieldType.INT16),
+                        one("base_offset", FieldType.INT64),
+                        one("log_append_time_ms", FieldType.INT64, 2, default=-1),
+                        one("log_start_offset", FieldType.INT64, 5, default=-1),
                         many(
                             "record_errors",
                             (
-                                one("batch_index", Kind.INT32),
-                                one("batch_index_error_message", Kind.STRING, null=8),
+                                one("batch_index", FieldType.INT32),
+                                one("batch_index_error_message", FieldType.STRING, null=8),
                             ),
                             8,
                         ),
-                        one("error_message", Kind.STRING, 8, null=8),
+                        one("error_message", FieldType.STRING, 8, null=8),
                     ),
                 ),
             ),
         ),
-        one("throttle_time_ms", Kind.INT32, 1),
+        one("throttle_time_ms", FieldType.INT32, 1),
     ),
 )
 
 FETCH: Final = Message(
     flexible_since=12,
     request=(
-        one("cluster_id", Kind.STRING, 12, null=12, tag=0),
-        one("replica_id", Kind.INT32, default=-1),
-        one("max_wait_ms", Kind.INT32),
-        one("min_bytes", Kind.INT32),
-        one("max_bytes", Kind.INT32, 3, default=0x7FFFFFFF),
-        one("isolation_level", Kind.INT8, 4),
-        one("session_id", Kind.INT32, 7),
-        one("session_epoch", Kind.INT32, 7, default=-1),
+        one("cluster_id", FieldType.STRING, 12, null=12, tag=0),
+        one("replica_id", FieldType.INT32, default=-1),
+        one("max_wait_ms", FieldType.INT32),
+        one("min_bytes", FieldType.INT32),
+        one("max_bytes", FieldType.INT32, 3, default=0x7FFFFFFF),
+        one("isolation_level", FieldType.INT8, 4),
+        one("session_id", FieldType.INT32, 7),
+        one("session_epoch", FieldType.INT32, 7, default=-1),
         many(
             "topics",
             (
-                one("topic", Kind.STRING),
+                one("topic", FieldType.STRING),
                 many(
                     "partitions",
                     (
-                        one("partition", Kind.INT32),
-                        one("current_leader_epoch", Kind.INT32, 9, default=-1),
-                        one("fetch_offset", Kind.INT64),
-                        one("last_fetched_epoch", Kind.INT32, 12, default=-1),
-                        one("log_start_offset", Kind.INT64, 5, default=-1),
-                        one("partition_max_bytes", Kind.INT32),
+                        one("partition", FieldType.INT32),
+                        one("current_leader_epoch", FieldType.INT32, 9, default=-1),
+                        one("fetch_offset", FieldType.INT64),
+                        one("last_fetched_epoch", FieldType.INT32, 12, default=-1),
+                        one("log_start_offset", FieldType.INT64, 5, default=-1),
+                        one("partition_max_bytes", FieldType.INT32),
                     ),
                 ),
             ),
         ),
         many(
             "forgotten_topics_data",
-            (one("topic", Kind.STRING), many("partitions", Kind.INT32)),
+            (one("topic", FieldType.STRING), many("partitions", FieldType.INT32)),
             7,
         ),
-        one("rack_id", Kind.STRING, 11),
+        one("rack_id", FieldType.STRING, 11),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32, 1),
-        one("error_code", Kind.INT16, 7),
-        one("session_id", Kind.INT32, 7),
+        one("throttle_time_ms", FieldType.INT32, 1),
+        one("error_code", FieldType.INT16, 7),
+        one("session_id", FieldType.INT32, 7),
         many(
             "responses",
             (
-                one("topic", Kind.STRING),
+                one("topic", FieldType.STRING),
                 many(
                     "partitions",
                     (
-                        one("partition_index", Kind.INT32),
-                        one("error_code", Kind.INT16),
-                        one("high_watermark", Kind.INT64),
-                        one("last_stable_offset", Kind.INT64, 4, default=-1),
-                        one("log_start_offset", Kind.INT64, 5, default=-1),
+                        one("partition_index", FieldType.INT32),
+                        one("error_code", FieldType.INT16),
+                        one("high_watermark", FieldType.INT64),
+                        one("last_stable_offset", FieldType.INT64, 4, default=-1),
+                        one("log_start_offset", FieldType.INT64, 5, default=-1),
                         row(
                             "diverging_epoch",
                             (
-                                one("epoch", Kind.INT32, default=-1),
-                                one("end_offset", Kind.INT64, default=-1),
+                                one("epoch", FieldType.INT32, default=-1),
+                                one("end_offset", FieldType.INT64, default=-1),
                             ),
                             12,
                             tag=0,
@@ -119,8 +119,8 @@ FETCH: Final = Message(
                         row(
                             "current_leader",
                             (
-                                one("leader_id", Kind.INT32, default=-1),
-                                one("leader_epoch", Kind.INT32, default=-1),
+                                one("leader_id", FieldType.INT32, default=-1),
+                                one("leader_epoch", FieldType.INT32, default=-1),
                             ),
                             12,
                             tag=1,
@@ -128,20 +128,23 @@ FETCH: Final = Message(
                         row(
                             "snapshot_id",
                             (
-                                one("end_offset", Kind.INT64, default=-1),
-                                one("epoch", Kind.INT32, default=-1),
+                                one("end_offset", FieldType.INT64, default=-1),
+                                one("epoch", FieldType.INT32, default=-1),
                             ),
                             12,
                             tag=2,
                         ),
                         many(
                             "aborted_transactions",
-                            (one("producer_id", Kind.INT64), one("first_offset", Kind.INT64)),
+                            (
+                                one("producer_id", FieldType.INT64),
+                                one("first_offset", FieldType.INT64),
+                            ),
                             4,
                             null=4,
                         ),
-                        one("preferred_read_replica", Kind.INT32, 11, default=-1),
-                        one("records", Kind.RECORDS, null=0),
+                        one("preferred_read_replica", FieldType.INT32, 11, default=-1),
+                        one("records", FieldType.RECORDS, null=0),
                     ),
                 ),
             ),
@@ -152,37 +155,37 @@ FETCH: Final = Message(
 LIST_OFFSETS: Final = Message(
     flexible_since=6,
     request=(
-        one("replica_id", Kind.INT32, default=-1),
-        one("isolation_level", Kind.INT8, 2),
+        one("replica_id", FieldType.INT32, default=-1),
+        one("isolation_level", FieldType.INT8, 2),
         many(
             "topics",
             (
-                one("name", Kind.STRING),
+                one("name", FieldType.STRING),
                 many(
                     "partitions",
                     (
-                        one("partition_index", Kind.INT32),
-                        one("current_leader_epoch", Kind.INT32, 4, default=-1),
-                        one("timestamp", Kind.INT64),
+                        one("partition_index", FieldType.INT32),
+                        one("current_leader_epoch", FieldType.INT32, 4, default=-1),
+                        one("timestamp", FieldType.INT64),
                     ),
                 ),
             ),
         ),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32, 2),
+        one("throttle_time_ms", FieldType.INT32, 2),
         many(
             "topics",
             (
-                one("name", Kind.STRING),
+                one("name", FieldType.STRING),
                 many(
                     "partitions",
                     (
-                        one("partition_index", Kind.INT32),
-                        one("error_code", Kind.INT16),
-                        one("timestamp", Kind.INT64, default=-1),
-                        one("offset", Kind.INT64, default=-1),
-                        one("leader_epoch", Kind.INT32, 4, default=-1),
+                        one("partition_index", FieldType.INT32),
+                        one("error_code", FieldType.INT16),
+                        one("timestamp", FieldType.INT64, default=-1),
+                        one("offset", FieldType.INT64, default=-1),
+                        one("leader_epoch", FieldType.INT32, 4, default=-1),
                     ),
                 ),
             ),
@@ -193,35 +196,35 @@ LIST_OFFSETS: Final = Message(
 OFFSET_FOR_LEADER_EPOCH: Final = Message(
     flexible_since=4,
     request=(
-        one("replica_id", Kind.INT32, 3, default=-2),
+        one("replica_id", FieldType.INT32, 3, default=-2),
         many(
             "topics",
             (
-                one("topic", Kind.STRING),
+                one("topic", FieldType.STRING),
                 many(
                     "partitions",
                     (
-                        one("partition", Kind.INT32),
-                        one("current_leader_epoch", Kind.INT32, 2, default=-1),
-                        one("leader_epoch", Kind.INT32),
+                        one("partition", FieldType.INT32),
+                        one("current_leader_epoch", FieldType.INT32, 2, default=-1),
+                        one("leader_epoch", FieldType.INT32),
                     ),
                 ),
             ),
         ),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32, 2),
+        one("throttle_time_ms", FieldType.INT32, 2),
         many(
             "topics",
             (
-                one("topic", Kind.STRING),
+                one("topic", FieldType.STRING),
                 many(
                     "partitions",
                     (
-                        one("error_code", Kind.INT16),
-                        one("partition", Kind.INT32),
-                        one("leader_epoch", Kind.INT32, 1, default=-1),
-                        one("end_offset", Kind.INT64, default=-1),
+                        one("error_code", FieldType.INT16),
+                        one("partition", FieldType.INT32),
+                        one("leader_epoch", FieldType.INT32, 1, default=-1),
+                        one("end_offset", FieldType.INT64, default=-1),
                     ),
                 ),
             ),
@@ -235,27 +238,27 @@ DELETE_RECORDS: Final = Message(
         many(
             "topics",
             (
-                one("name", Kind.STRING),
+                one("name", FieldType.STRING),
                 many(
                     "partitions",
-                    (one("partition_index", Kind.INT32), one("offset", Kind.INT64)),
+                    (one("partition_index", FieldType.INT32), one("offset", FieldType.INT64)),
                 ),
             ),
         ),
-        one("timeout_ms", Kind.INT32),
+        one("timeout_ms", FieldType.INT32),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32),
+        one("throttle_time_ms", FieldType.INT32),
         many(
             "topics",
             (
-                one("name", Kind.STRING),
+                one("name", FieldType.STRING),
                 many(
                     "partitions",
                     (
-                        one("partition_index", Kind.INT32),
-                        one("low_watermark", Kind.INT64),
-                        one("error_code", Kind.INT16),
+                        one("partition_index", FieldType.INT32),
+                        one("low_watermark", FieldType.INT64),
+                        one("error_code", FieldType.INT16),
                     ),
                 ),
             ),
@@ -266,15 +269,15 @@ DELETE_RECORDS: Final = Message(
 INIT_PRODUCER_ID: Final = Message(
     flexible_since=2,
     request=(
-        one("transactional_id", Kind.STRING, null=0),
-        one("transaction_timeout_ms", Kind.INT32),
-        one("producer_id", Kind.INT64, 3, default=-1),
-        one("producer_epoch", Kind.INT16, 3, default=-1),
+        one("transactional_id", FieldType.STRING, null=0),
+        one("transaction_timeout_ms", FieldType.INT32),
+        one("producer_id", FieldType.INT64, 3, default=-1),
+        one("producer_epoch", FieldType.INT16, 3, default=-1),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32),
-        one("error_code", Kind.INT16),
-        one("producer_id", Kind.INT64, default=-1),
-        one("producer_epoch", Kind.INT16),
+        one("throttle_time_ms", FieldType.INT32),
+        one("error_code", FieldType.INT16),
+        one("producer_id", FieldType.INT64, default=-1),
+        one("producer_epoch", FieldType.INT16),
     ),
 )

@@ -4,41 +4,41 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.wire.kafka.fields import Kind, Message, many, one
+from headwater.wire.kafka.fields import FieldType, Message, many, one
 
 OFFSET_COMMIT: Final = Message(
     flexible_since=8,
     request=(
-        one("group_id", Kind.STRING),
-        one("generation_id_or_member_epoch", Kind.INT32, 1, default=-1),
-        one("member_id", Kind.STRING, 1),
-        one("group_instance_id", Kind.STRING, 7, null=7),
-        one("retention_time_ms", Kind.INT64, 2, 4, default=-1),
+        one("group_id", FieldType.STRING),
+        one("generation_id_or_member_epoch", FieldType.INT32, 1, default=-1),
+        one("member_id", FieldType.STRING, 1),
+        one("group_instance_id", FieldType.STRING, 7, null=7),
+        one("retention_time_ms", FieldType.INT64, 2, 4, default=-1),
         many(
             "topics",
             (
-                one("name", Kind.STRING),
+                one("name", FieldType.STRING),
                 many(
                     "partitions",
                     (
-                        one("partition_index", Kind.INT32),
-                        one("committed_offset", Kind.INT64),
-                        one("committed_leader_epoch", Kind.INT32, 6, default=-1),
-                        one("committed_metadata", Kind.STRING, null=0),
+                        one("partition_index", FieldType.INT32),
+                        one("committed_offset", FieldType.INT64),
+                        one("committed_leader_epoch", FieldType.INT32, 6, default=-1),
+                        one("committed_metadata", FieldType.STRING, null=0),
                     ),
                 ),
             ),
         ),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32, 3),
+        one("throttle_time_ms", FieldType.INT32, 3),
         many(
             "topics",
             (
-                one("name", Kind.STRING),
+                one("name", FieldType.STRING),
                 many(
                     "partitions",
-                    (one("partition_index", Kind.INT32), one("error_code", Kind.INT16)),
+                    (one("partition_index", FieldType.INT32), one("error_code", FieldType.INT16)),
                 ),
             ),
         ),
@@ -46,47 +46,50 @@ OFFSET_COMMIT: Final = Message(
 )
 
 _OFFSETS: Final = (
-    one("name", Kind.STRING),
+    one("name", FieldType.STRING),
     many(
         "partitions",
         (
-            one("partition_index", Kind.INT32),
-            one("committed_offset", Kind.INT64),
-            one("committed_leader_epoch", Kind.INT32, 5, default=-1),
-            one("metadata", Kind.STRING, null=0),
-            one("error_code", Kind.INT16),
+            one("partition_index", FieldType.INT32),
+            one("committed_offset", FieldType.INT64),
+            one("committed_leader_epoch", FieldType.INT32, 5, default=-1),
+            one("metadata", FieldType.STRING, null=0),
+            one("error_code", FieldType.INT16),
         ),
     ),
 )
-_ASKED: Final = (one("name", Kind.STRING), many("partition_indexes", Kind.INT32))
+_REQUESTED_TOPIC: Final = (
+    one("name", FieldType.STRING),
+    many("partition_indexes", FieldType.INT32),
+)
 
 OFFSET_FETCH: Final = Message(
     flexible_since=6,
     request=(
-        one("group_id", Kind.STRING, 0, 7),
-        many("topics", _ASKED, 0, 7, null=(2, 7)),
+        one("group_id", FieldType.STRING, 0, 7),
+        many("topics", _REQUESTED_TOPIC, 0, 7, null=(2, 7)),
         many(
             "groups",
             (
-                one("group_id", Kind.STRING),
-                one("member_id", Kind.STRING, 9, null=9),
-                one("member_epoch", Kind.INT32, 9, default=-1),
-                many("topics", _ASKED, null=8),
+                one("group_id", FieldType.STRING),
+                one("member_id", FieldType.STRING, 9, null=9),
+                one("member_epoch", FieldType.INT32, 9, default=-1),
+                many("topics", _REQUESTED_TOPIC, null=8),
             ),
             8,
         ),
-        one("require_stable", Kind.BOOL, 7),
+        one("require_stable", FieldType.BOOL, 7),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32, 3),
+        one("throttle_time_ms", FieldType.INT32, 3),
         many("topics", _OFFSETS, 0, 7),
-        one("error_code", Kind.INT16, 2, 7),
+        one("error_code", FieldType.INT16, 2, 7),
         many(
             "groups",
             (
-                one("group_id", Kind.STRING),
+                one("group_id", FieldType.STRING),
                 many("topics", _OFFSETS),
-                one("error_code", Kind.INT16),
+                one("error_code", FieldType.INT16),
             ),
             8,
         ),
@@ -95,25 +98,25 @@ OFFSET_FETCH: Final = Message(
 
 OFFSET_DELETE: Final = Message(
     request=(
-        one("group_id", Kind.STRING),
+        one("group_id", FieldType.STRING),
         many(
             "topics",
             (
-                one("name", Kind.STRING),
-                many("partitions", (one("partition_index", Kind.INT32),)),
+                one("name", FieldType.STRING),
+                many("partitions", (one("partition_index", FieldType.INT32),)),
             ),
         ),
     ),
     response=(
-        one("error_code", Kind.INT16),
-        one("throttle_time_ms", Kind.INT32),
+        one("error_code", FieldType.INT16),
+        one("throttle_time_ms", FieldType.INT32),
         many(
             "topics",
             (
-                one("name", Kind.STRING),
+                one("name", FieldType.STRING),
                 many(
                     "partitions",
-                    (one("partition_index", Kind.INT32), one("error_code", Kind.INT16)),
+                    (one("partition_index", FieldType.INT32), one("error_code", FieldType.INT16)),
                 ),
             ),
         ),

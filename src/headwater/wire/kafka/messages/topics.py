@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.wire.kafka.fields import Kind, Message, many, one
+from headwater.wire.kafka.fields import FieldType, Message, many, one
 
 CREATE_TOPICS: Final = Message(
     flexible_since=5,
@@ -12,42 +12,42 @@ CREATE_TOPICS: Final = Message(
         many(
             "topics",
             (
-                one("name", Kind.STRING),
-                one("num_partitions", Kind.INT32),
-                one("replication_factor", Kind.INT16),
+                one("name", FieldType.STRING),
+                one("num_partitions", FieldType.INT32),
+                one("replication_factor", FieldType.INT16),
                 many(
                     "assignments",
-                    (one("partition_index", Kind.INT32), many("broker_ids", Kind.INT32)),
+                    (one("partition_index", FieldType.INT32), many("broker_ids", FieldType.INT32)),
                 ),
                 many(
                     "configs",
-                    (one("name", Kind.STRING), one("value", Kind.STRING, null=0)),
+                    (one("name", FieldType.STRING), one("value", FieldType.STRING, null=0)),
                 ),
             ),
         ),
-        one("timeout_ms", Kind.INT32, default=60_000),
-        one("validate_only", Kind.BOOL, 1),
+        one("timeout_ms", FieldType.INT32, default=60_000),
+        one("validate_only", FieldType.BOOL, 1),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32, 2),
+        one("throttle_time_ms", FieldType.INT32, 2),
         many(
             "topics",
             (
-                one("name", Kind.STRING),
-                one("topic_id", Kind.UUID, 7),
-                one("error_code", Kind.INT16),
-                one("error_message", Kind.STRING, 1, null=0),
-                one("topic_config_error_code", Kind.INT16, 5, tag=0),
-                one("num_partitions", Kind.INT32, 5, default=-1),
-                one("replication_factor", Kind.INT16, 5, default=-1),
+                one("name", FieldType.STRING),
+                one("topic_id", FieldType.UUID, 7),
+                one("error_code", FieldType.INT16),
+                one("error_message", FieldType.STRING, 1, null=0),
+                one("topic_config_error_code", FieldType.INT16, 5, tag=0),
+                one("num_partitions", FieldType.INT32, 5, default=-1),
+                one("replication_factor", FieldType.INT16, 5, default=-1),
                 many(
                     "configs",
                     (
-                        one("name", Kind.STRING),
-                        one("value", Kind.STRING, null=0),
-                        one("read_only", Kind.BOOL),
-                        one("config_source", Kind.INT8, default=-1),
-                        one("is_sensitive", Kind.BOOL),
+                        one("name", FieldType.STRING),
+                        one("value", FieldType.STRING, null=0),
+                        one("read_only", FieldType.BOOL),
+                        one("config_source", FieldType.INT8, default=-1),
+                        one("is_sensitive", FieldType.BOOL),
                     ),
                     5,
                     null=5,
@@ -60,19 +60,19 @@ CREATE_TOPICS: Final = Message(
 DELETE_TOPICS: Final = Message(
     flexible_since=4,
     request=(
-        many("topics", (one("name", Kind.STRING, null=6), one("topic_id", Kind.UUID)), 6),
-        many("topic_names", Kind.STRING, 0, 5),
-        one("timeout_ms", Kind.INT32),
+        many("topics", (one("name", FieldType.STRING, null=6), one("topic_id", FieldType.UUID)), 6),
+        many("topic_names", FieldType.STRING, 0, 5),
+        one("timeout_ms", FieldType.INT32),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32, 1),
+        one("throttle_time_ms", FieldType.INT32, 1),
         many(
             "responses",
             (
-                one("name", Kind.STRING, null=6, default=""),
-                one("topic_id", Kind.UUID, 6),
-                one("error_code", Kind.INT16),
-                one("error_message", Kind.STRING, 5, null=5),
+                one("name", FieldType.STRING, null=6, default=""),
+                one("topic_id", FieldType.UUID, 6),
+                one("error_code", FieldType.INT16),
+                one("error_message", FieldType.STRING, 5, null=5),
             ),
         ),
     ),
@@ -84,22 +84,22 @@ CREATE_PARTITIONS: Final = Message(
         many(
             "topics",
             (
-                one("name", Kind.STRING),
-                one("count", Kind.INT32),
-                many("assignments", (many("broker_ids", Kind.INT32),), null=0),
+                one("name", FieldType.STRING),
+                one("count", FieldType.INT32),
+                many("assignments", (many("broker_ids", FieldType.INT32),), null=0),
             ),
         ),
-        one("timeout_ms", Kind.INT32),
-        one("validate_only", Kind.BOOL),
+        one("timeout_ms", FieldType.INT32),
+        one("validate_only", FieldType.BOOL),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32),
+        one("throttle_time_ms", FieldType.INT32),
         many(
             "results",
             (
-                one("name", Kind.STRING),
-                one("error_code", Kind.INT16),
-                one("error_message", Kind.STRING, null=0),
+                one("name", FieldType.STRING),
+                one("error_code", FieldType.INT16),
+                one("error_message", FieldType.STRING, null=0),
             ),
         ),
     ),
@@ -111,43 +111,43 @@ DESCRIBE_CONFIGS: Final = Message(
         many(
             "resources",
             (
-                one("resource_type", Kind.INT8),
-                one("resource_name", Kind.STRING),
-                many("configuration_keys", Kind.STRING, null=0),
+                one("resource_type", FieldType.INT8),
+                one("resource_name", FieldType.STRING),
+                many("configuration_keys", FieldType.STRING, null=0),
             ),
         ),
-        one("include_synonyms", Kind.BOOL, 1),
-        one("include_documentation", Kind.BOOL, 3),
+        one("include_synonyms", FieldType.BOOL, 1),
+        one("include_documentation", FieldType.BOOL, 3),
     ),
     response=(
-        one("throttle_time_ms", Kind.INT32),
+        one("throttle_time_ms", FieldType.INT32),
         many(
             "results",
             (
-                one("error_code", Kind.INT16),
-                one("error_message", Kind.STRING, null=0),
-                one("resource_type", Kind.INT8),
-                one("resource_name", Kind.STRING),
+                one("error_code", FieldType.INT16),
+                one("error_message", FieldType.STRING, null=0),
+                one("resource_type", FieldType.INT8),
+                one("resource_name", FieldType.STRING),
                 many(
                     "configs",
                     (
-                        one("name", Kind.STRING),
-                        one("value", Kind.STRING, null=0),
-                        one("read_only", Kind.BOOL),
-                        one("is_default", Kind.BOOL, 0, 0),
-                        one("config_source", Kind.INT8, 1, default=-1),
-                        one("is_sensitive", Kind.BOOL),
+                        one("name", FieldType.STRING),
+                        one("value", FieldType.STRING, null=0),
+                        one("read_only", FieldType.BOOL),
+                        one("is_default", FieldType.BOOL, 0, 0),
+                        one("config_source", FieldType.INT8, 1, default=-1),
+                        one("is_sensitive", FieldType.BOOL),
                         many(
                             "synonyms",
                             (
-                                one("name", Kind.STRING),
-                                one("value", Kind.STRING, null=0),
-                                one("source", Kind.INT8),
+                                one("name", FieldType.STRING),
+                                one("value", FieldType.STRING, null=0),
+                                one("source", FieldType.INT8),
                             ),
                             1,
                         ),
-                        one("config_type", Kind.INT8, 3),
-                        one("documentation", Kind.STRING, 3, null=0),
+                        one("config_type", FieldType.INT8, 3),
+                        one("documentation", FieldType.STRING, 3, null=0),
                     ),
                 ),
             ),
@@ -156,14 +156,14 @@ DESCRIBE_CONFIGS: Final = Message(
 )
 
 _CHANGED: Final = (
-    one("throttle_time_ms", Kind.INT32),
+    one("throttle_time_ms", FieldType.INT32),
     many(
         "responses",
         (
-            one("error_code", Kind.INT16),
-            one("error_message", Kind.STRING, null=0),
-            one("resource_type", Kind.INT8),
-            one("resource_name", Kind.STRING),
+            one("error_code", FieldType.INT16),
+            one("error_message", FieldType.STRING, null=0),
+            one("resource_type", FieldType.INT8),
+            one("resource_name", FieldType.STRING),
         ),
     ),
 )
@@ -174,15 +174,15 @@ ALTER_CONFIGS: Final = Message(
         many(
             "resources",
             (
-                one("resource_type", Kind.INT8),
-                one("resource_name", Kind.STRING),
+                one("resource_type", FieldType.INT8),
+                one("resource_name", FieldType.STRING),
                 many(
                     "configs",
-                    (one("name", Kind.STRING), one("value", Kind.STRING, null=0)),
+                    (one("name", FieldType.STRING), one("value", FieldType.STRING, null=0)),
                 ),
             ),
         ),
-        one("validate_only", Kind.BOOL),
+        one("validate_only", FieldType.BOOL),
     ),
     response=_CHANGED,
 )
@@ -193,19 +193,19 @@ INCREMENTAL_ALTER_CONFIGS: Final = Message(
         many(
             "resources",
             (
-                one("resource_type", Kind.INT8),
-                one("resource_name", Kind.STRING),
+                one("resource_type", FieldType.INT8),
+                one("resource_name", FieldType.STRING),
                 many(
                     "configs",
                     (
-                        one("name", Kind.STRING),
-                        one("config_operation", Kind.INT8),
-                        one("value", Kind.STRING, null=0),
+                        one("name", FieldType.STRING),
+                        one("config_operation", FieldType.INT8),
+                        one("value", FieldType.STRING, null=0),
                     ),
                 ),
             ),
         ),
-        one("validate_only", Kind.BOOL),
+        one("validate_only", FieldType.BOOL),
     ),
     response=_CHANGED,
 )

@@ -1,0 +1,70 @@
+"""From what the user typed to a log directory, or one line that says why not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path, PurePath
+from typing import Annotated
+
+import typer
+
+from headwater.core.errors import RequestError
+from headwater.disk import Disk
+from headwater.format.names import (
+    CURRENT_NAME,
+    WAL_DIRECTORY,
+    parse_shard_directory_name,
+    parse_wal_file_name,
+)
+from headwater.recovery.survey import access_error, list_directory
+
+DirectoryArgument = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR", help="The data directory (the one with wal/ in it), or its wal/ directory."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    wal: PurePath
+    data: PurePath | None
+    """The directory whose lock protects the log; None for a log directory that stands alone."""
+    is_whole: bool = False
+    """The data directory itself was named, and so every store in it."""
+
+
+def find_log(disk: Disk, directory: Path) -> LogDirectory:
+    directory = directory.resolve() if directory.name in ("", "..") else directory
+    try:
+        if not disk.is_directory(directory):
+            if not disk.exists(directory):
+                raise RequestError(f"there is no directory {directory}; check the path")
+            raise RequestError(
+                f"{directory} is not a directory; name the data directory, "
+                f"or show one file with `headwater show`"
+            )
+        names = list_directory(disk, directory)
+        if WAL_DIRECTORY in names and disk.is_directory(directory / WAL_DIRECTORY):
+            return LogDirectory(directory / WAL_DIRECTORY, directory, is_whole=True)
+    except OSError as error:
+        raise access_error(directory, error) from error
+    if any(map(_is_log_name, names)):
+        data = directory.absolute().parent if directory.name == WAL_DIRECTORY else None
+        return LogDirectory(directory, data)
+    if directory.name == WAL_DIRECTORY and not names:
+        return LogDirectory(directory, directory.absolute().parent)
+    raise RequestError(
+        f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it; "
+        "name the directory that Headwater was started with"
+    )
+
+
+def _is_log_name(name: str) -> bool:
+    return (
+        name == CURRENT_NAME
+        or parse_wal_file_name(name) is not None
+        or parse_shard_directory_name(name) is not None
+    )
