@@ -253,7 +253,7 @@ def test_a_mark_that_reaches_further_counts_though_the_snapshot_knew_that_head()
         "of a topic that is gone",
     ],
 )
-def test_floors_only_rise(frames: list[Frame], floors: tuple[int, ...]) -> None:
+def test_floors_rise_and_never_fall_back(frames: list[Frame], floors: tuple[int, ...]) -> None:
     table, said = folded(*frames)
     topic = table.by_id(2)
     assert topic is not None
