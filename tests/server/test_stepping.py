@@ -10,8 +10,8 @@ import pytest
 
 from headwater.config.server import LimitSettings
 from headwater.core.errors import ClosedError, HeadwaterError
+from headwater.engine.operation import Answered, Operation
 from headwater.engine.pending import Pending
-from headwater.engine.steps import Answered, Operation
 from headwater.server.access.quotas import Usage
 from headwater.server.operation_runner import OneStep, OperationRunner, Work
 

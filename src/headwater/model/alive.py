@@ -1,6 +1,6 @@
 """Which slots of an index are alive, and the end of those that are done, over the bytes themselves.
 
-Slots are counted from the front of the buffer that holds them. Where it is compiled, a look at many
+Slots are counted from the front of the buffer that holds them. Where it is compiled, a scan of many
 of them is a plain loop; otherwise it is numpy's.
 """
 
@@ -17,7 +17,7 @@ from headwater.native import compiled
 _native: Final = compiled("jobs")
 _FLAGS_AT: Final = INDEX_ENTRY.offset_of("flags_check")
 _SCALAR_SLOTS: Final = 8
-"""Slots looked at one by one before numpy is asked; it is slow to start."""
+"""Slots checked one by one before numpy is used; it is slow to start."""
 
 
 def _check(buffer: bytearray, first: int, end: int) -> None:

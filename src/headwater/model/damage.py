@@ -1,8 +1,8 @@
-"""Seqs whose records are there but cannot be read: found by readers and by loading, kept in memory.
+"""Seqs whose records are there but cannot be read: readers and loading note them, in memory.
 
 A record in here still counts as a record: it was not deleted, and a backup may bring it back. But
-nobody is given it, and whoever comes to it is told (I6). A start forgets what it knew and finds the
-same again, because the bytes say it.
+no reader gets it, and a reader that comes to it gets a tombstone (I6). A start forgets the ranges
+and finds the same again, because the bytes are still damaged.
 """
 
 from __future__ import annotations

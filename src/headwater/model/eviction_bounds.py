@@ -1,6 +1,6 @@
-"""How far an eviction goes: always a prefix, found without looking at what stays.
+"""How far an eviction goes: always a prefix, and records that stay are not visited.
 
-Few victims are counted one by one, many with numpy, a block at a time.
+Few records are counted one by one, many with numpy, a block at a time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Keys of writes that were made lately, so that a write sent twice is made once.
 
-A key is known from the moment its write has seqs: `begin` before the commit, `settle` after it,
+A key is known from the moment its write has seqs: `begin` before the commit, `complete` after it,
 `abandon` when it failed. Keys are remembered for a time, restarts included; looking one up never
 gives one that has expired, and expired ones leave in the order in which they came.
 """
@@ -88,7 +88,7 @@ class IdempotencyWindow:
     def shorten(self, latest_ts: int) -> None:
         """No key is to be remembered for longer than this: the wall clock was ahead when it came,
         and was set right, or the window is smaller now. In front of others it would keep them, and
-        only there it is looked for."""
+        only the front is checked."""
         oldest = next(iter(self._keys.values()), None)
         if oldest is None or oldest.expires_ts <= latest_ts:
             return

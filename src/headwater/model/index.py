@@ -1,9 +1,9 @@
 """The live index of a topic: for each seq where its record is, how long, how old, and whether dead.
 
-The memory is the `.idx` layout itself, 20 bytes a seq in one growable buffer; the place of a seq
-is found by arithmetic. Appending writes packed bytes, everything about many records goes through
+The memory is the `.idx` layout itself, 20 bytes a seq in one growable buffer; the position of a
+seq is computed. Appending writes packed bytes, everything about many records goes through
 numpy. A bytearray serves well: it grows by an eighth, and what is cut off its front costs nothing
-until half of it is gone. It cannot grow while somebody looks at it, so `entries` and `take` give
+until half of it is gone. It cannot grow while there is a view of it, so `entries` and `take` give
 copies and the view used inside is let go before each change.
 
 Sums of live records are kept for each full block of 4096 seqs, so that forgetting a prefix of
@@ -39,7 +39,7 @@ _LEN: Final = struct.Struct("<I")
 _TS: Final = struct.Struct("<Q")
 _FLAGS_MASK: Final = numpy.uint32(0xFF)
 _SCALAR_SLOTS: Final = 8
-"""Slots looked at one by one before numpy is asked; it is slow to start."""
+"""Slots checked one by one before numpy is used; it is slow to start."""
 _SLACK_BYTES_MIN: Final = 4096
 """Free room that is not worth a copy."""
 
@@ -68,7 +68,7 @@ class SeqIndex:
         self.lost_count = 0
         self._buffer = bytearray()
         self._dead_upto = 0
-        """No slot behind this seq is dead, which saves looking at what came last."""
+        """No slot behind this seq is dead, which saves a scan of the newest."""
         self._view: Any = None
         # One sum for each block that is full, beginning with the block of base_seq.
         self._block_counts: list[int] | None = None
@@ -142,7 +142,7 @@ class SeqIndex:
         try:
             self._buffer += packed
         except BufferError:
-            # Somebody still looks at the old bytes; let them, and go on with a copy.
+            # There is still a view of the old bytes; leave them, and go on with a copy.
             self._buffer = bytearray(self._buffer)
             self._buffer += packed
 
@@ -158,7 +158,7 @@ class SeqIndex:
             self._block_bytes.append(live.bytes)
             block += 1
 
-    # -- looking
+    # -- reading
 
     def peek(self, first_seq: int, end_seq: int) -> Any:
         """A view of the entries of [first_seq, end_seq). Let it go before the index changes."""
@@ -268,7 +268,7 @@ class SeqIndex:
     # -- changing
 
     def set_offsets(self, first_seq: int, offsets: NDArray[Any]) -> None:
-        """The records are in a segment now, at these places. Slots dropped since are skipped."""
+        """The records are in a segment now, at these offsets. Slots dropped since are skipped."""
         skipped = max(self.base_seq - first_seq, 0)
         if skipped >= len(offsets):
             return
@@ -351,7 +351,7 @@ class SeqIndex:
         return self.base_seq + int(lost[-1]) if len(lost) else 0
 
     def drop_before(self, seq: int, *, nothing_lives: bool = False) -> Live:
-        """Forget every slot below `seq`; tells what of it was alive, unless that is known."""
+        """Forget every slot below `seq`; gives what of it was alive, unless that is known."""
         if not self.base_seq < seq <= self.next_seq:
             if seq > self.next_seq:
                 raise InvariantError(f"slots up to {seq} of {self.next_seq} cannot be dropped")

@@ -1,4 +1,4 @@
-"""What must hold for a topic after every step, spelled out by looking at every slot."""
+"""The invariants of a topic after every step, checked at every slot."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def broken_invariants(log: TopicLog) -> list[str]:
-    """The promises that do not hold, in words. For tests: takes as long as the log is."""
+    """The invariants that do not hold, in words. For tests: takes as long as the log is."""
     index = log.index
     slots = index.entries(index.base_seq, index.next_seq - 1)
     alive = slots["flags_check"] & DEAD == 0

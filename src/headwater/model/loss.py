@@ -1,4 +1,4 @@
-"""What was lost without anybody asking for it, and how a reader is told.
+"""Records lost without a delete, and the tombstones that readers get for them.
 
 A floor for each reason is enough to name the reason for any cursor exactly: something above the
 cursor was lost to a cap if and only if the cap's floor is above the cursor.
@@ -69,7 +69,7 @@ class LossFloors:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Tells a reader what it can no longer get. The gap includes both ends."""
+    """Names what a reader can no longer get. The gap includes both ends."""
 
     gap_from: int
     gap_to: int

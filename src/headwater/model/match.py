@@ -1,4 +1,4 @@
-"""Which tags are meant: one tag, or all that begin alike.
+"""Tag filters: one tag, or all that begin alike.
 
 Written `["tag", "Eq", "x"]`, `["tag", "Glob", "x*"]` with one star at the end, or as a bare
 string, which is a Glob when it ends in a star. A record without a tag never matches.
@@ -33,7 +33,7 @@ def parse_match(given: object) -> TagMatcher:
     if isinstance(given, (list, tuple)) and len(given) == 3:
         field, operator, text = given
         if field != "tag":
-            raise InvalidRequestError(f"match looks at the tag only, not at {field!r}")
+            raise InvalidRequestError(f"match filters by tag only, not by {field!r}")
         if not isinstance(text, str):
             raise InvalidRequestError(f"match compares with a string, not with {text!r}")
         if operator == "Eq":

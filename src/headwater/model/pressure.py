@@ -52,7 +52,7 @@ class Rung(Enum):
 
 
 class Transition(NamedTuple):
-    """A rung was entered or left, for whoever counts and shows it."""
+    """A rung was entered or left, for metrics and the log."""
 
     rung: Rung
     entered: bool
@@ -122,7 +122,7 @@ class Governor:
         )
 
     def skip(self, samples: int) -> None:
-        """So many samples were not taken, since nobody asked for anything: latency is forgotten."""
+        """So many samples were not taken, since there were no requests: latency is forgotten."""
         self.latency_us *= (1 - LATENCY_SMOOTHING) ** samples
 
     def _defers(self, pressure: float) -> bool:

@@ -1,4 +1,4 @@
-"""How urgent a topic's delivery is: set by hand, or by how lately somebody read it."""
+"""How urgent a topic's delivery is: set by hand, or by the time of its last read."""
 
 from __future__ import annotations
 

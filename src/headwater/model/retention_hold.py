@@ -1,4 +1,4 @@
-"""Retention holds: who still needs old log, from where on, and what may be deleted in spite of it.
+"""Retention holds: which consumers still need old log, and what may be deleted in spite of it.
 
 A hold whose position is not known yet holds everything. A hold with a limit gives way when its
 owner is further behind than that; the owner then gets a gap in place of what was deleted (I9),
@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Final
 
 EVERYTHING: Final = 0
-"""The floor while somebody's position is not known: nothing may be deleted."""
+"""The floor while a consumer's position is not known: nothing may be deleted."""
 
 
 class HoldOwner(Enum):
@@ -25,7 +25,7 @@ class HoldOwner(Enum):
 
 
 MACHINES_LOG: Final = "machines"
-"""A log that loses its oldest segments while somebody may still need them."""
+"""A log that loses its oldest segments while consumers may still need them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ class RetentionHold:
 
 
 def retention_floor(holds: Iterable[RetentionHold]) -> int | None:
-    """What is before this offset nobody needs any more; None when nobody holds anything."""
+    """No consumer needs what is before this offset; None when there are no holds."""
     positions = [
         EVERYTHING if each.position is None else each.position
         for each in holds

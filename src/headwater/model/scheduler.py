@@ -1,4 +1,4 @@
-"""Whose delivery is next: five bands by priority, each with its share, and nobody forgotten.
+"""Which topic is delivered next: five bands by priority, each with its share, and no starvation.
 
 A topic with something to deliver is in the ready set once, however much that is. Bands take turns
 by deficit round robin: a round gives each band as many turns as its weight, the higher bands first,
@@ -129,7 +129,7 @@ class Scheduler(Generic[Item]):
         return item in self._entries
 
     def mark(self, item: Item, priority: int, now_us: int, *, forwards: bool = False) -> bool:
-        """There is something to deliver. False when that was known: it keeps its place in time,
+        """There is something to deliver. False when that was known: it keeps its waiting time,
         but counts with its new priority."""
         entry = self._entries.get(item)
         is_new = entry is None
@@ -150,7 +150,7 @@ class Scheduler(Generic[Item]):
             self._leave(entry)
 
     def take(self, now_us: int) -> Turn[Item] | None:
-        """Whose turn it is; it leaves the ready set. None when nobody may be served."""
+        """The topic whose turn it is; it leaves the ready set. None when none may be served."""
         if now_us >= self._tick_us:
             self._promote(now_us)
         band = self._next_band()

@@ -1,7 +1,7 @@
 """What a reader with a cursor gets: one pass over the slots behind it.
 
 The cursor is the last seq the reader has seen. A pass skips what is deleted, stops before what was
-lost or is damaged, and never looks at more than a fixed number of slots; the cursor moves on in any
+lost or is damaged, and never scans more than a fixed number of slots; the cursor moves on in any
 case, so a reader that follows it sees every live record once and every loss as a tombstone (I9).
 """
 
@@ -95,7 +95,7 @@ def select(
 
 
 class _Gap(NamedTuple):
-    """A run of seqs that a reader is told of: the first of it, and the first behind it."""
+    """A run of seqs that becomes a tombstone: the first of it, and the first behind it."""
 
     first: int
     after: int
@@ -136,7 +136,7 @@ def _first_lost_run(index: SeqIndex, start: int, stop: int) -> tuple[int, int] |
 
 
 def _pick(index: SeqIndex, start: int, stop: int, limit: int, bytes_max: int) -> tuple[Seqs, int]:
-    """Live seqs of [start, stop) within the limits, and the last seq that was looked at."""
+    """Live seqs of [start, stop) within the limits, and the last seq that was scanned."""
     if _native is not None:
         picked = numpy.empty(min(limit, stop - start), numpy.int64)
         slots = index.peek(start, stop)
@@ -146,7 +146,7 @@ def _pick(index: SeqIndex, start: int, stop: int, limit: int, bytes_max: int) ->
     parts: list[Seqs] = []
     at, wanted, room = start, limit, bytes_max
     while at < stop:
-        # Slots are looked at in growing steps: mostly the first one is enough.
+        # It scans slots in growing steps: mostly the first one is enough.
         end = min(at + (wanted if dense else max(wanted, at - start) * 2), stop)
         seqs, payloads = _alive(index, at, end, wanted, dense=dense)
         if len(seqs):

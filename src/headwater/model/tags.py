@@ -1,4 +1,4 @@
-"""Which records carry a tag: the way to them that does not lead through the log.
+"""An index from tags to the records that carry them, so that a search need not read the log.
 
 Seqs come in ascending order, so the index is a row of chunks, each about a run of seqs with its
 own map from tag to seqs. A chunk whose last seq is gone is dropped whole; nothing ever walks over
@@ -6,7 +6,7 @@ all tags, neither to evict nor to sort. A tag that occurs once costs one number,
 four bytes each.
 
 Entries may be out of date: a record can be deleted or evicted without its tag being known here.
-What is found is therefore a candidate until the seq index agrees.
+A result is therefore a candidate until the seq index agrees.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Chunk:
         self.added = 0
         self.offsets: dict[bytes, int | array[int]] = {}
         self.keys: list[bytes] | None = None
-        """All tags in order, once somebody asked for a prefix."""
+        """All tags in order, once there was a search by prefix."""
 
     def add(self, tag: bytes, seq: int) -> None:
         offset = seq - self.first_seq
@@ -147,7 +147,7 @@ class TagIndex:
         return numpy.concatenate(parts) if parts else numpy.empty(0, numpy.int64)
 
     def tag_of(self, seq: int) -> bytes | None:
-        """The tag of one record, by looking through its chunk: for a record that cannot be read."""
+        """The tag of one record, by a scan of its chunk: for a record that cannot be read."""
         for chunk in self._chunks:
             if chunk.first_seq <= seq <= chunk.last_seq:
                 offset = seq - chunk.first_seq

@@ -1,12 +1,12 @@
-"""One topic's records as rules: what is assigned, visible, evicted, deleted, and who is told.
+"""One topic's records as rules: what is assigned, visible, evicted, deleted, and what readers see.
 
     evict_floor <= earliest_seq <= visible_seq + 1 <= head_seq + 1          (I10)
 
-- A seq is handed out in one place and becomes visible in the same order (I3).
+- Only `assign` hands out seqs, and they become visible in the same order (I3).
 - Eviction takes a prefix and moves both floors; deletion moves `earliest_seq` only, so that a
   deleted gap reads silently and a lost one never does (I8, I9).
 - Dead slots at the front are popped at once: the index begins with the earliest live record, so
-  looking for the next victim or the first record to read starts at the answer.
+  a search for the next record to evict or to read starts at the answer.
 - A slot that was lost in a crash is passed by `earliest_seq` only together with `evict_floor`.
 
 No clock, no files: times come in as milliseconds, floors go out to be written down.
@@ -104,7 +104,7 @@ class TopicLog:
         self.lost_as = Loss.LOST_TAIL
         """Why slots in the middle are lost, if any are."""
         self.damaged = DamagedSeqs()
-        """Records that nobody can be given; readers are told of them."""
+        """Records that cannot be read; readers get a tombstone for them."""
         self._inflight_bytes = 0
 
     @property
@@ -307,7 +307,7 @@ class TopicLog:
         """Delete for good what is visible now, or was when `upto_seq` was the head.
 
         With before_seq alone a floor moves and a prefix is forgotten, whatever its length. With a
-        match the tag index gives the records; the log is not looked at.
+        match the tag index gives the records; the log is not scanned.
         """
         if before_seq is None and matcher is None:
             raise InvalidRequestError("delete needs before_seq, match or both")
@@ -336,7 +336,7 @@ class TopicLog:
         )
 
     def delete_seqs(self, seqs: Sequence[int] | Seqs) -> Seqs:
-        """Delete these records, whose tags nobody looked up; gives those that were alive."""
+        """Delete these records without their tags; gives those that were alive."""
         newly = self.index.mark_deleted(seqs) if len(seqs) else _NO_SEQS
         self._pop_dead()
         return newly
@@ -422,7 +422,7 @@ class TopicLog:
     # -- promises
 
     def check(self) -> None:
-        """Raise when a promise of this class does not hold. For tests; looks at every slot."""
+        """Raise when an invariant of this class is broken. For tests; checks every slot."""
         broken = broken_invariants(self)
         if broken:
             raise InvariantError(f"topic: {', '.join(broken)}")

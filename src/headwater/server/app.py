@@ -13,9 +13,9 @@ from urllib.parse import parse_qsl
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, HeadwaterError
-from headwater.engine.asynchronous import AsyncDatabase
+from headwater.engine.async_database import AsyncDatabase
 from headwater.engine.engine import Engine
-from headwater.engine.sides import TopicSpace
+from headwater.engine.topics.protocols import TopicSpace
 from headwater.observe.logs import Logger
 from headwater.server.access.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
 from headwater.server.access.quotas import Quotas

@@ -6,9 +6,9 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.asynchronous import step_on
+from headwater.engine.async_database import step_on
+from headwater.engine.operation import Answered, AsOwner, Operation, Step
 from headwater.engine.pending import Pending
-from headwater.engine.steps import Answered, AsOwner, Operation, Step
 from headwater.server.http.exchange import Exchange
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import AccessError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk, replace_file
+from headwater.engine.maintenance.reports import make_reports_directory
 from headwater.engine.opening import open_database_async
-from headwater.engine.reports import make_reports_directory
 from headwater.observe.logs import load_logs
 from headwater.server.app import App
 from headwater.server.http.connection import HttpConnection

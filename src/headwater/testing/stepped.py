@@ -14,8 +14,8 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from headwater.core.clock import Clock
-from headwater.engine.forwarder import ForwarderThread
-from headwater.engine.keeper import MaintenanceThread
+from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.routers.forwarder_thread import ForwarderThread
 from headwater.wal.position import LogPosition
 from headwater.wal.shard import Shard
 from headwater.wal.sharded import ShardedWal

@@ -1,5 +1,5 @@
-"""The backup's file: written from front to back under a temporary name, read with every length and
-checksum held against the manifest."""
+"""The backup's file: written from front to back under a temporary name; reading compares every
+length and checksum with the manifest."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class ArchiveWriter:
         self._advance = advance
         self._offset = 0
         self.failed = False
-        """The file itself cannot be written: nothing that trying again would mend."""
+        """The file itself cannot be written: trying again would not help."""
         with file_work(path):
             if disk.exists(self._temporary):
                 disk.unlink(self._temporary)  # left by a crash; it was never a backup
@@ -204,7 +204,7 @@ class ArchiveReader:
 
 
 def read_chunks(file: File, offset: int, length: int) -> Iterator[bytes]:
-    """A stretch of a file, piece by piece; fewer bytes than asked for when it ends early."""
+    """A range of a file, chunk by chunk; fewer bytes than `length` when it ends early."""
     end = offset + length
     while offset < end:
         chunk = file.read(offset, min(CHUNK_BYTES, end - offset))

@@ -41,7 +41,7 @@ from headwater.engine.backup.machine_files import MachineCopier, machine_bytes
 from headwater.engine.backup.segments import SegmentCopier
 from headwater.engine.backup.still_clock import StillClock
 from headwater.engine.read_only import DirectoryView
-from headwater.engine.topic import Topic
+from headwater.engine.topics.topic import Topic
 from headwater.format.backup import BACKUP_VERSION, BackupMember, BackupTopic, Manifest
 from headwater.format.segment import IndexFlag, index_flags
 from headwater.model.topic import TopicLog
@@ -55,7 +55,7 @@ _BYTES_BESIDE_PAYLOAD = 60
 """Of a record, in frame and index entry."""
 
 Begin = Callable[[int], Advance]
-"""Told how many bytes are to be expected; gives what is told of each step."""
+"""Called with the expected number of bytes; returns the callback for progress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _check_target(disk: Disk, directory: PurePath, path: PurePath) -> None:
 
 
 def _expected_bytes(view: DirectoryView) -> int:
-    """Roughly: a topic that was not loaded tells only what is alive."""
+    """Roughly: a topic that was not loaded has only the sum of what is alive."""
     log = sum(scan.end for shard in view.shards for scan in shard.files)
     states = [view.state(topic) for topic in view.core.registry]
     return log + sum(state.bytes + _BYTES_BESIDE_PAYLOAD * state.count for state in states)
@@ -204,8 +204,8 @@ class _Backup:
             loaded = view.load(topic)
             log, segments = loaded.log, loaded.segments
         members: list[BackupMember] = []
-        # What the log in the backup says of deletes comes later: a start looks for what was alive
-        # at the checkpoint, and takes what it misses for lost.
+        # Deletes in the backup's log are applied later: a start expects what was alive at the
+        # checkpoint, and takes what it misses for lost.
         needed = topic.stored.first_needed
         for segment in segments:
             if segment.end_seq >= needed or segment.first_seq == topic.stored.active_first_seq:
@@ -216,8 +216,8 @@ class _Backup:
 
 
 def _delete(log: TopicLog, dead: NDArray[numpy.int64]) -> None:
-    """What the copied index calls deleted is so in the backup, also when that is news to the
-    log."""
+    """What the copied index marks deleted is deleted in the backup, also when the log does not
+    know of it yet."""
     dead = dead[dead >= log.earliest_seq]
     if len(dead):
         log.delete_seqs(dead)

@@ -112,7 +112,7 @@ def _numbers(disk: Disk, directory: PurePath) -> tuple[set[int], set[int]]:
 
 
 def _measure(disk: Disk, directory: PurePath, number: int) -> _Length:
-    """By reading, not by a map: the owner may cut the file while it is looked at."""
+    """By reading, not by a map: the owner may cut the file while it is read."""
     file = _open(disk, directory / index_name(number))
     try:
         high = file.size() // ENTRY_BYTES
@@ -159,7 +159,7 @@ def check_kafka(disk: Disk, directory: PurePath) -> None:
 
 
 def read_every_batch(disk: Disk, directory: PurePath) -> int:
-    """Hold every live batch against its CRC. Gives the number of records in them."""
+    """Check the CRC of every live batch. Gives the number of records in them."""
     kafka_directory = directory / KAFKA_DIRECTORY
     recovered = recover_kafka(disk, kafka_directory) if disk.is_directory(kafka_directory) else None
     if recovered is None:

@@ -2,12 +2,12 @@
 
 In two steps, around the view of the topics, because every transition is also a record of a topic:
 
-1. Before the view: how far the topic and the webhooks were told, the snapshots, and every segment
+1. Before the view: the positions of the topic and the webhooks, the snapshots, and every segment
    that is written to no more. A segment goes only after index.json names a newer snapshot, so an
-   index that is the same afterwards vouches that all its snapshot needs was there.
+   index that is the same afterwards proves that all its snapshot needs was there.
 2. After it: CURRENT, then the other segments. The newest is measured first: where it has bytes, all
    that stands before them was written already. So the log reaches as far as CURRENT promises, and
-   at least as far as the topic tells. What is written meanwhile is left out.
+   at least as far as the topic. What is written meanwhile is left out.
 
 Something that is gone in between, because the owner compacted, begins it again; segments that were
 copied once are not copied again.
@@ -169,7 +169,7 @@ class MachineCopier:
         return sorted(number for number in numbers if number is not None)
 
     def _measure(self, number: int) -> int:
-        """Where the last byte is that is no zero; looked for from the end."""
+        """The end of the last byte that is no zero; it searches from the end."""
 
         def measure(file: File) -> int:
             high = file.size()
@@ -222,7 +222,7 @@ def check_machines(disk: Disk, directory: PurePath) -> None:
 
 
 def read_every_entry(disk: Disk, directory: PurePath) -> int:
-    """Hold every entry and snapshot against its checksum. Gives the number of entries."""
+    """Check the checksums of every entry and snapshot. Gives the number of entries."""
     plan = begin_survey(disk, directory / MACHINES_DIRECTORY)
     scans = [scan_machine_segment(disk, segment) for segment in plan.segments]
     for fault in machine_faults(plan, scans):

@@ -20,9 +20,9 @@ from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
 from headwater.disk import Disk
 from headwater.engine.engine import Engine
-from headwater.engine.loading import install
 from headwater.engine.owner import BatonOwner
-from headwater.engine.topic import Topic
+from headwater.engine.topics.loader import install
+from headwater.engine.topics.topic import Topic
 from headwater.format.segment import IndexFlag
 from headwater.model.idempotency import IdempotencyWindow
 
@@ -50,7 +50,7 @@ def cut_back(
     disk: Disk, directory: PurePath, shards: int, clock: Clock, point: RestorePoint
 ) -> int:
     """Delete what came after the point; gives how many records that were."""
-    # The machines stay as they are: nothing is told of them or compacted before the first start.
+    # The machines stay as they are: nothing is published or compacted before the first start.
     still = CompactionSettings(enabled=False)
     machines = MachineSettings(transitions_topic=None, compaction=still)
     settings = EngineSettings(wal=WalSettings(shards=shards), machines=machines)

@@ -1,7 +1,7 @@
 """Copying segments of a directory that its owner may be changing.
 
 A segment is copied as one pair: index first, then the data the index speaks of, then the index
-again. When the two looks at the index differ in more than delete flags, the pair was rewritten in
+again. When the two reads of the index differ in more than delete flags, the pair was rewritten in
 between and is copied once more. A copy whose index is still the same later needs no second one.
 """
 
@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from headwater.disk import Buffer, Disk, OpenMode
 from headwater.engine.backup.archive import ArchiveWriter, read_chunks
-from headwater.engine.topic import Topic
+from headwater.engine.topics.topic import Topic
 from headwater.format.backup import BackupMember
 from headwater.format.checksum import checksum64
 from headwater.format.names import TOPICS_DIRECTORY
@@ -103,7 +103,7 @@ class SegmentCopier:
             file.close()
 
     def _copy_cold(self, topic: Topic, segment: Segment) -> tuple[Pair, Entries]:
-        """A restored segment is hot: a backup needs no other place to be whole."""
+        """A restored segment is hot: a backup is whole without the cold tier."""
         entries = topic.files.index(segment)
         known = self._known(topic, segment, entries)
         if known is not None:

@@ -1,7 +1,7 @@
-"""A wall clock that stands still: a backup is looked at as of the moment it was made.
+"""A wall clock that stands still: a backup is read as of the moment it was made.
 
 With the machine's own clock, records that have expired since would be gone from a copy before
-anybody could compare it, or restore it to an earlier time.
+a check could compare it, or a restore could go to an earlier time.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`headwater backup --verify`: a backup is good when it has been restored and read.
 
-Restored beside the file into a directory that is removed again, held against the manifest, and then
-every record is read with its checksum.
+Restored beside the file into a directory that is removed again, compared with the manifest, and
+then every record is read with its checksum.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from headwater.engine.backup.kafka_files import read_every_batch
 from headwater.engine.backup.machine_files import check_machines, read_every_entry
 from headwater.engine.backup.restore import check_facts, unpacked
 from headwater.engine.backup.still_clock import StillClock
-from headwater.engine.loading import install
 from headwater.engine.read_only import DirectoryView
-from headwater.engine.reading import ReadFilter
-from headwater.engine.topic import Topic
+from headwater.engine.topics.loader import install
+from headwater.engine.topics.reader import ReadFilter
+from headwater.engine.topics.topic import Topic
 from headwater.format.backup import Manifest
 from headwater.format.checksum import RunningChecksum
 from headwater.model.loss import DAMAGED
@@ -67,7 +67,7 @@ def verify_backup(disk: Disk, path: PurePath, clock: Clock, begin: Begin) -> Ver
 
 
 def _read_all(view: DirectoryView, topic: Topic, checksum: RunningChecksum, path: PurePath) -> int:
-    """Every live record of a topic, its checksum looked at."""
+    """Read every live record of a topic and check its checksum."""
     if not topic.loaded:
         install(topic, view.load(topic))
     cursor, records = topic.log.earliest_seq - 1, 0

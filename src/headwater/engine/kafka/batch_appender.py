@@ -1,8 +1,8 @@
 """Produce: a batch goes into the log as it came, and belongs to its partition once it is there.
 
 The base offset and the leader epoch are written into the batch on the way: both are outside of the
-CRC. The offset is right unless the log refuses a batch that stands in front, so a fetch has nothing
-to patch, but looks.
+CRC. The offset is right unless the log refuses a batch that stands in front, so a fetch has
+nothing to patch, but checks.
 
 Keeps I2, I15.
 """
@@ -49,7 +49,7 @@ class Produce(Pending[Produced]):
     sent: SentBatch | None = None
     waits = False
     began_ms: int | None = None
-    """When it came, if somebody wants to see spans."""
+    """When it came, if spans are exported."""
     _followers: list[Pending[Produced]] | None = None
 
     def __init__(self, partition: Partition, base_offset: int, records: int) -> None:
@@ -157,7 +157,7 @@ class BatchAppender:
             ticket.taken = True
             try:
                 self._take(ticket, updated)
-            except Exception as error:  # whoever is behind it is answered all the same (I15)
+            except Exception as error:  # writes behind it get their answers all the same (I15)
                 broken = broken or error
         core = self._core
         pending = core.pending

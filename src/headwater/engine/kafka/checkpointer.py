@@ -1,7 +1,7 @@
-"""The checkpoint: the owner tells the state, the log how far it is synced, the keeper writes.
+"""The checkpoint: state from the owner, sync position from the log; the maintenance thread writes.
 
-The state is taken first. So what is synced is never less than what the state knows, and everything
-younger than the state is found in the log again.
+The state is taken first. So what is synced is never less than what the state knows, and a start
+reads everything younger than the state from the log again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from headwater.format.kafka.checkpoint import (
     SegmentMeta,
     encode_checkpoint,
 )
-from headwater.format.kafka.events import GroupSettled
+from headwater.format.kafka.events import GroupMembership
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
 from headwater.store.kafka.spare import SpareRoom
 from headwater.wal.dialect import NO_ROOM
@@ -33,7 +33,7 @@ class SavedState(NamedTuple):
     groups: tuple[GroupMeta, ...]
     next_producer_id: int
     running_s: int
-    memberships: tuple[GroupSettled, ...]
+    memberships: tuple[GroupMembership, ...]
 
 
 class KafkaCheckpointer:
@@ -45,9 +45,9 @@ class KafkaCheckpointer:
     ) -> None:
         self._core = core
         self._note_synced = sync
-        """Syncs the log and says how far its active segment is."""
+        """Syncs the log and returns the facts of its active segment."""
         self._saved = saved
-        """Told when a checkpoint vouches for that much."""
+        """Called when a checkpoint covers that much."""
         self._spare = SpareRoom(core.disk, core.directory)
         self._lock = threading.Lock()
 

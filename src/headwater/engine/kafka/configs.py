@@ -1,4 +1,4 @@
-"""Configs of topics: which there are, what they may be, what they are unless said otherwise."""
+"""Configs of topics: names, allowed values and defaults."""
 
 from __future__ import annotations
 

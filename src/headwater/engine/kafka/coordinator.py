@@ -1,7 +1,7 @@
-"""Consumer groups at work: the pure rules, joined to the clock and to what the log has of them.
+"""The group coordinator: the pure rules of consumer groups with the clock and the log.
 
-How far a group has read is in the log, and so is who is in it: after a restart a group that had
-settled goes on in its generation, and each member has a whole session to be heard of again.
+A group's offsets are in the log, and so are its members: after a restart a stable group goes on in
+its generation, and each member has a whole session timeout to send its next heartbeat.
 Touched by the owner only.
 """
 
@@ -53,12 +53,12 @@ class Coordinator:
         self._resting: set[tuple[int, str]] = set()
         """Those that had none at the last tick already."""
         self._types: dict[tuple[int, str], str] = {}
-        """Protocol types of groups that are only offsets now, for whoever lists groups."""
+        """Protocol types of groups that are only offsets now, for ListGroups."""
 
     # -- members
 
     def join(self, org: int, name: str, request: JoinRequest, callback: Callback) -> None:
-        """`tell` is called once, now or when the others have joined."""
+        """`callback` is called once, now or when the others have joined."""
         group = self._groups.get((org, name))
         if group is None:
             refusal = self._refusal_of_new(name, request)
@@ -125,14 +125,14 @@ class Coordinator:
         return code_of_refusal(refusal)
 
     def tick(self, now_us: int) -> None:
-        """Let time pass. Whoever has a timer calls this every so often."""
+        """Let time pass. The listener's timer calls this every so often."""
         for key, group in list(self._groups.items()):
             if not group.is_idle:
                 self._expire(key, group, now_us)
                 self._resting.discard(key)
             elif key in self._resting and self._group_log.is_forgotten(group):
-                # Nobody has come back to it. Its offsets are in the log, and are all there is to
-                # know of it: member ids are never used again, so no generation can be mistaken.
+                # No member has come back. Its offsets are in the log, and nothing else is needed:
+                # member ids are never used again, so no generation can be mistaken.
                 self._resting.discard(key)
                 del self._groups[key]
                 self._keep_type(key, group.protocol_type)
@@ -147,15 +147,15 @@ class Coordinator:
                 del self._types[next(iter(self._types))]
 
     def _expire(self, key: tuple[int, str], group: DurableGroup, now_us: int) -> None:
-        """A group that breaks is an error of ours. It is forgotten, so that its members join a
-        new one, and the time of all the others goes on."""
+        """An exception in a group is a bug. The coordinator drops the group, so that its members
+        join a new one, and time goes on for all the others."""
         try:
             group.expire(now_us)
             self._group_log.deliver(group)
         except Exception as error:
             _log.error("a consumer group broke", group=key[1], error=repr(error), exc_info=error)
             del self._groups[key]
-            group.phase = Phase.DEAD  # the log is told nothing more of it
+            group.phase = Phase.DEAD  # nothing more of it is logged
             for member in group.members.values():
                 for callback in (member.joining, member.syncing):
                     if callback is not None:
@@ -172,7 +172,7 @@ class Coordinator:
         instance_id: str | None,
         offsets: Mapping[TopicPartition, Committed],
     ) -> Pending[bool]:
-        """Store how far a group has read, if this member may say so."""
+        """Store the offsets of a group, if this member may commit them."""
         check_group_name(name)
         group = self._groups.get((org, name))
         if group is not None:
@@ -180,7 +180,7 @@ class Coordinator:
             if refusal is not None:
                 raise KafkaError(code_of_refusal(refusal), refusal.value)
         elif generation >= 0:
-            # Of a group that has offsets we know that it has no such member.
+            # A group that has offsets is known, and has no such member.
             known = bool(self._store.committed(org, name))
             refusal = Refusal.UNKNOWN_MEMBER_ID if known else Refusal.ILLEGAL_GENERATION
             raise KafkaError(code_of_refusal(refusal), refusal.value)
@@ -197,7 +197,7 @@ class Coordinator:
         return self._store.forget_offsets(org, name, keys)
 
     def topics_read(self, org: int, name: str) -> frozenset[str] | None:
-        """What members of a group say they read; None where it may be anything.
+        """The topics that members of a group subscribed to; None where it may be any.
 
         Raises where the group is not there, and where its members are no consumers.
         """

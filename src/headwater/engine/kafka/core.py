@@ -107,7 +107,7 @@ class KafkaCore:
     opened_us: int = field(init=False)
     removed_records: bool = False
     """There may be space to give back: records were removed, or a segment is full or found at the
-    start, which may have nothing but what the log said about itself."""
+    start, which may have nothing but events of the log's own."""
     closing: bool = False
     wake_maintenance: Callable[[], None] = lambda: None
 
@@ -118,7 +118,7 @@ class KafkaCore:
         """How long the log was open, in this run and before: by this clock producers are idle.
 
         Not by the wall clock, which may leap over the day in which a batch can come again, and not
-        while nobody could have sent it.
+        while the server was down and no client could send it.
         """
         return self.running_before_s + (self.clock.monotonic_us() - self.opened_us) // US_PER_S
 
@@ -144,7 +144,7 @@ class KafkaCore:
         self.removed_records = True
 
     def submit(self, ticket: Ticket) -> None:
-        """Hand a ticket to the log, remembering its place in the order."""
+        """Hand a ticket to the log, and queue it in the same order."""
         assert self.shard is not None, "the log is not open yet"
         if self.closing:
             raise ClosedError("closing; nothing was written")
@@ -159,7 +159,7 @@ class KafkaCore:
         *,
         essential: bool = False,
     ) -> EventChange:
-        """Have the log say this, durably; then it takes effect. Raises when it cannot be sent."""
+        """Log an event durably; then it takes effect. Raises when it cannot be sent."""
         batch = encode_event(event, self.clock.wall_ms())
         body = len(batch).to_bytes(PREFIX_BYTES, "little") + batch
         change = EventChange(lambda: take_effect(change), give_up)
@@ -198,5 +198,5 @@ class KafkaCore:
             self.limited.pop(topic.topic_id, None)
 
     def changed(self, topic: KafkaTopic) -> None:
-        """The checkpoint has to say something else about it."""
+        """Its entry in the checkpoint has to be made anew."""
         topic.saved = None

@@ -1,4 +1,4 @@
-"""Errors that Kafka clients know by number, for those who know ours."""
+"""From Kafka's error numbers to the errors of HTTP and the library."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _KINDS: Final[dict[int, type[HeadwaterError]]] = {
 
 
 def as_domain_error(error: HeadwaterError) -> HeadwaterError:
-    """The same error as other doors tell it."""
+    """The same error for the other protocols."""
     if not isinstance(error, KafkaError):
         return error
     return _KINDS.get(int(error.code), InvalidRequestError)(str(error))

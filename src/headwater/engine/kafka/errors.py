@@ -1,4 +1,4 @@
-"""Errors that Kafka clients are told by number."""
+"""Errors with the number that Kafka clients get."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class KafkaError(HeadwaterError):
 
 
 class DamagedError(KafkaError):
-    """Records that cannot be read stand where a fetch begins. Clients that are told so give up, or
-    tell their program; KAFKA_STORAGE_ERROR most of them try again for ever without a word."""
+    """A fetch begins at records that cannot be read. Clients give up on this error, or raise it;
+    most of them would retry KAFKA_STORAGE_ERROR for ever and report nothing."""
 
     def __init__(self, first_offset: int, end_offset: int, where: StorageError) -> None:
         super().__init__(ErrorCode.CORRUPT_MESSAGE, str(where))
         self.first_offset = first_offset
         self.end_offset = end_offset
-        """The first offset behind them, as far as this read looked."""
+        """The first offset behind them, as far as this read went."""

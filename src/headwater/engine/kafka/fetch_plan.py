@@ -1,8 +1,8 @@
 """Fetch: offset -> global id -> index entry -> whole batches.
 
-The owner plans, which touches no file; whoever has time reads. A batch is held against its CRC
-whenever it comes from a file, so damage is refused and never served (I6). What is before a damaged
-batch is served; a fetch that begins at it is refused with its place, unless consumers may pass it.
+The owner plans, which touches no file; any thread reads. A batch that comes from a file is checked
+against its CRC, so damage is refused and never served (I6). What is before a damaged batch is
+served; a fetch that begins at it is refused with file and offset, unless consumers may pass it.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW_MAX: Final = 16_384
-"""Records one fetch looks at: it answers with what they give, and the client asks again."""
+"""Records one fetch reads at most: it answers with those, and the client fetches again."""
 _NOTHING: Final = memoryview(b"")
 """The log of a record that a repair gave up."""
 WINDOW_MIN: Final = 64
 _ATTEMPTS_MAX: Final = 16
-"""A segment may be rewritten while it is looked for, and again."""
+"""A segment may be rewritten before it is opened, and again."""
 
 
 class FetchPlan:
@@ -67,17 +67,17 @@ class FetchPlan:
         self._in_memory = batches
         self._ids = ids
         self.skips_damaged = False
-        """An empty batch stands for a damaged one: whoever reads goes on behind it."""
+        """An empty batch stands for a damaged one: the consumer goes on behind it."""
 
     @property
     def needs_files(self) -> bool:
-        """False when everything is in memory: reading blocks nobody."""
+        """False when everything is in memory: reading does not block."""
         return self._ids is not None
 
     def read(self) -> list[bytes | memoryview]:
         """Whole batches with their offsets, at least one unless the offset is at the end.
 
-        The first one may begin before the offset that was asked for, as in Kafka.
+        The first one may begin before the requested offset, as in Kafka.
         """
         spans, clock = self._core.spans, self._core.clock
         if not spans.refresh():
@@ -100,7 +100,7 @@ class FetchPlan:
             try:
                 return self._read(self._ids)
             except FileNotFoundError:
-                # A segment was rewritten or deleted after the plan was made: look again.
+                # A segment was rewritten or deleted after the plan was made: try again.
                 self._table = self._core.table
                 if self._is_gone:
                     break
@@ -141,7 +141,7 @@ class FetchPlan:
                     batches.append(encode_gapped(first, [], [], damaged.end_offset - first - 1))
                     continue
                 if batches:
-                    break  # what is sound goes out; the next fetch begins here, and is told
+                    break  # what is sound goes out; the next fetch begins here, and is refused
                 raise damaged from error
             base = self.offset + positions[at]
             if at == 0:
@@ -166,7 +166,7 @@ class FetchPlan:
     def _damaged(
         self, error: FormatError, number: int, begin: int, first: int, end: int
     ) -> DamagedError:
-        """What is told of a batch: readers of its offsets, and once the operator."""
+        """The error for a damaged batch; the first time the operator gets it too."""
         path, reason = self._files.path_of(log_name(number)), error.reason
         if number == HOLE_SEGMENT:
             path, reason = path.parent, "damaged, and given up by a repair"

@@ -1,10 +1,10 @@
-"""What the log is told of consumer groups, and the answers that wait until it has it.
+"""Memberships of consumer groups in the log, and the answers that wait until they are there.
 
-A generation is logged when its leader has assigned, before any member is told its assignment; so
-is a static member that takes its own place. That is one event a round and none a heartbeat. If
-the log refuses, the members are told COORDINATOR_NOT_AVAILABLE and join again, as with Kafka: a
-generation that is not in the log could not fence the one that is. That the last member has gone
-is logged too, but nobody waits for it.
+The coordinator logs a generation when its leader has assigned, before any member gets its
+assignment; so it does for a static member that comes back under a new id. That is one event a
+round and none a heartbeat. If the log refuses, the members get COORDINATOR_NOT_AVAILABLE and join
+again, as with Kafka: a generation that is not in the log could not fence the one that is. An empty
+group is logged too, but no answer waits for that.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headwater.engine.kafka.memberships import empty_membership, group_from, mem
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.pending import Pending
-from headwater.format.kafka.events import GroupSettled
+from headwater.format.kafka.events import GroupMembership
 from headwater.model.kafka_group import Outcome, Phase, Refusal, Refused
 from headwater.model.kafka_group.durable_group import DurableGroup, Standing
 from headwater.observe.logs import Logger
@@ -33,15 +33,15 @@ class GroupLog:
         self._now_us = now_us
         self._log = Logger("headwater.kafka")
         self._refusing = False
-        """The log refused the last time; that was told and is not told again."""
+        """The log refused the last time; the warning is not repeated."""
 
     def groups(self) -> list[DurableGroup]:
-        """Those that were settled when the process before this one ended."""
+        """Those that were stable when the process before this one ended."""
         now_us = self._now_us()
         return [group_from(event, now_us) for event in self._store.memberships()]
 
     def deliver(self, group: DurableGroup) -> None:
-        """Hand out what was decided, behind what the log has to know first."""
+        """Hand out the answers, after what has to be in the log first."""
         while True:
             if group.held is None:
                 self._log_changes(group)
@@ -55,7 +55,7 @@ class GroupLog:
                 callback(outcome)
 
     def is_forgotten(self, group: DurableGroup) -> bool:
-        """Whether the log knows that a group has no members. If not, it is told once more."""
+        """Whether it is logged that a group has no members. If not, it is logged once more."""
         if group.held is not None:
             return False
         if self._store.has_membership(group.org, group.name):
@@ -75,7 +75,7 @@ class GroupLog:
         event = membership_of(group)
         if not self._store.fits_membership(event):
             self._warn_too_large(group)
-            event = empty_membership(group)  # no earlier generation may come back in its place
+            event = empty_membership(group)  # no earlier generation may come back instead
         group.logged, group.held = standing, []
         self._submit(event, lambda error: self._on_logged(group, error))
 
@@ -94,7 +94,9 @@ class GroupLog:
     def _log_empty(self, group: DurableGroup) -> None:
         self._submit(empty_membership(group), lambda error: self._note(error, group))
 
-    def _submit(self, event: GroupSettled, then: Callable[[HeadwaterError | None], None]) -> None:
+    def _submit(
+        self, event: GroupMembership, then: Callable[[HeadwaterError | None], None]
+    ) -> None:
         try:
             pending: Pending[Any] = self._store.log_membership(event)
         except HeadwaterError as error:

@@ -1,4 +1,4 @@
-"""How far consumer groups are: durable, by organisation and group."""
+"""Committed offsets of consumer groups: durable, by organisation and group."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class GroupOffsets:
     def __init__(self) -> None:
         self._groups: dict[tuple[int, str], dict[OffsetKey, Committed]] = {}
         self._readers: dict[tuple[int, str], dict[str, set[int]]] = {}
-        """By organisation and topic: which groups have an offset of which partitions. So whoever
-        drops a topic need not look at the groups that never read it."""
+        """By organisation and topic: which groups have an offset of which partitions. So
+        dropping a topic need not visit the groups that never read it."""
 
     def of(self, org: int, group: str) -> Mapping[OffsetKey, Committed]:
         return self._groups.get((org, group), {})

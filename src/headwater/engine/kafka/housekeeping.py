@@ -1,4 +1,4 @@
-"""What the keeper does: retention, forgetting producers, giving space back, checkpoints."""
+"""A round of maintenance: retention, expiry of producers, giving space back, checkpoints."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
-from headwater.engine.asynchronous import step_on
+from headwater.engine.async_database import step_on
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.errors import KafkaError
@@ -33,9 +33,10 @@ from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.timestamps import TimestampPlan
 from headwater.engine.kafka.unavailable import UnavailableKafka
+from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Step
 from headwater.engine.pending import Pending
-from headwater.engine.steps import Answered, AsOwner, InFiles, Operation, Step, delete_operation
-from headwater.engine.topic import Topic
+from headwater.engine.topics.operations import delete_operation
+from headwater.engine.topics.topic import Topic
 from headwater.format.kafka.batch import BatchHeader
 from headwater.wire.kafka.error_codes import ErrorCode
 
@@ -64,19 +65,19 @@ class JoinedStore:
         return self._store if isinstance(self._store, UnavailableKafka) else None
 
     def absent(self, org: int, name: str) -> ErrorCode:
-        """What is told of a partition that was not found: nobody knows, while the log is away."""
+        """The error for an absent partition: it may exist while the log is unavailable."""
         if self.unavailable is not None and self.topic(org, name) is None:
             return ErrorCode.KAFKA_STORAGE_ERROR
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
     def listed(self, org: int) -> Iterable[KafkaTopic]:
-        """All topics by name, also of a log that is away: for Metadata, which tells no offsets."""
+        """All topics by name, also of an unavailable log: for Metadata, which has no offsets."""
         if self.unavailable is not None:
             yield from self.unavailable.known(org)
         yield from self.topics(org)
 
     def topics(self, org: int) -> Iterable[KafkaTopic]:
-        """Those there are now. Whoever takes them little by little meets no change half made."""
+        """Those there are now, as a copy: a caller may take its time over them."""
         yield from list(self._store.topics(org))
         if org == ORGANISATION:
             yield from self._shown()
@@ -179,7 +180,7 @@ class JoinedStore:
         return self._begin(produce_operation(self._engine, partition, bytes(batch), durability))
 
     def refused(self, partition: Partition, header: BatchHeader) -> None:
-        """A batch was turned away before it got here, for now."""
+        """A batch was refused before it got here, for now."""
         if isinstance(partition, NativePartition):
             partition.refused(header)
         else:

@@ -15,9 +15,9 @@ from headwater.engine.engine import Engine
 from headwater.engine.kafka.errors import DamagedError, KafkaError
 from headwater.engine.kafka.fetch_plan import FetchPlan
 from headwater.engine.kafka.native_topics import NativePartition
-from headwater.engine.loading import install
-from headwater.engine.reading import ReadFilter, ReadPlan
-from headwater.engine.topic import Topic
+from headwater.engine.topics.loader import install
+from headwater.engine.topics.reader import ReadFilter, ReadPlan
+from headwater.engine.topics.topic import Topic
 from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
 from headwater.model.loss import DAMAGED
@@ -89,7 +89,7 @@ class NativeFetch(FetchPlan):
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic.name!r} is being rewritten")
 
     def _plan_again(self, plan: ReadPlan, findings: list[RecordDamage]) -> ReadPlan:
-        """It ends before what is damaged now, or tells of it."""
+        """It ends before what is damaged now, or reports it."""
         self._engine.note_damage(plan, findings)
         return self._plan_now()
 
@@ -107,7 +107,7 @@ class NativeFetch(FetchPlan):
         raise DamagedError(gap.gap_from - 1, gap.gap_to, where) from where
 
     def _batches(self, records: list[Record], next_from_seq: int) -> list[bytes | memoryview]:
-        """One batch, that also tells of offsets behind its records that have none."""
+        """One batch, whose last offset also covers offsets behind its records that have none."""
         if next_from_seq <= self.offset:
             return []
         last_delta = next_from_seq - 1 - self.offset
@@ -128,14 +128,14 @@ def _as_kafka(record: Record) -> NewRecord:
 
 
 def load(engine: Engine, topic: Topic) -> None:
-    """Not as the owner: the index of a topic that nobody has asked for until now."""
+    """Not as the owner: load the index of a topic that was not used until now."""
     if not topic.loaded:
         loaded = engine.load(topic)
         engine.core.owner.call(lambda: install(topic, loaded, engine.core))
 
 
 class NativeLookup:
-    """A place in a topic, by time. The index knows the time of every record."""
+    """An offset in a topic, by time. The index has the time of every record."""
 
     def __init__(
         self, engine: Engine, topic: Topic, search: Callable[[Topic], tuple[int, int] | None]
@@ -175,7 +175,7 @@ def newest(topic: Topic) -> tuple[int, int] | None:
 
 
 def _slots(topic: Topic) -> Iterator[tuple[int, NDArray[Any], NDArray[numpy.bool_]]]:
-    """Times of the records, and which of them are there, with the first seq of each piece."""
+    """Times of the records, and which of them are there, with the first seq of each block."""
     index, end = topic.log.index, topic.log.visible_seq + 1
     for start in range(topic.log.earliest_seq, end, SLOTS_AT_ONCE):
         slots = index.peek(start, min(start + SLOTS_AT_ONCE, end))

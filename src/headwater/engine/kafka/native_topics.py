@@ -1,7 +1,7 @@
 """A log topic in the shape of a Kafka topic with one partition: the offset is the seq minus one.
 
-The other way round than `partition_topics`: numbers are asked from the topic, and what is read
-becomes a record batch. Gaps that deletes left are gaps between offsets, as after a compaction.
+The other way round than `partition_topics`: numbers come from the topic, and records that are read
+become a record batch. Gaps that deletes left are gaps between offsets, as after a compaction.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from headwater.engine.kafka.producers import Producers
 from headwater.engine.kafka.topics import TOPIC_NAME
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
-from headwater.engine.topic import Topic
+from headwater.engine.topics.topic import Topic
 from headwater.format.kafka.batch import BatchHeader
 
 ORGANISATION: Final = 1
@@ -55,7 +55,7 @@ def _is_kafka_name(name: str) -> bool:
 
 
 class Turns:
-    """Batches are handed to the log in the order they came, whoever decodes them."""
+    """Hands batches to the log in the order they came, in whatever order they are decoded."""
 
     __slots__ = ("_is_taken", "_waiting")
 

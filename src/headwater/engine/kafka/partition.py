@@ -1,4 +1,4 @@
-"""Virtual topics and their partitions: who owns which of the shared log's records.
+"""Virtual topics and their partitions: which of the shared log's records belong to which.
 
 A partition is a bitmap of global ids. A record's offset is its rank in it, plus the number of
 records that went with deleted segments. Idle partitions are many, so what most of them never need
@@ -29,7 +29,7 @@ class Tail:
     """Newest batches of a partition in memory, with the offsets they have. Front to back.
 
     They are kept as plain bytes, with the prefix they have in the log: a view of each would be one
-    more object that is looked through whenever Python looks for cycles.
+    more object to visit in every garbage collection.
     """
 
     __slots__ = ("bases", "batches", "closed_sizes", "first")
@@ -40,7 +40,7 @@ class Tail:
         self.first = 0
         """Those before this position are dropped."""
         self.closed_sizes: deque[int] | None = None
-        """Nobody reads it any more; it is still among those that make room."""
+        """Set once it is dropped: not read any more, but still in the queue of what makes room."""
 
     def add(self, base_offset: int, body: bytes) -> None:
         self.bases.append(base_offset)
@@ -114,14 +114,14 @@ class Partition:
         self.log_start_offset = 0
         self.high_watermark = 0
         self.next_offset = 0
-        """What the next batch is told; ahead of the high watermark while writes are under way."""
+        """The next batch's base offset; ahead of the high watermark while writes are under way."""
         self.in_flight = 0
         self.waiting = 0
-        """Of these, writes whose ack waits for a sync: nobody may overtake them."""
+        """Of these, writes whose ack waits for a sync: no other ack may overtake them."""
         self.bytes = 0
         """Bytes of batches from the log start on."""
         self.sized_from = 0
-        """`bytes` counts from this log start on; the keeper follows the real one."""
+        """`bytes` counts from this log start on; maintenance moves it after the real one."""
         self.producers: Producers | None = None
         self.tail: Tail | None = None
         self._waiters: set[Wakeup] | None = None
@@ -164,7 +164,7 @@ class KafkaTopic:
     """A name, a number of partitions and configs."""
 
     epoch = 0
-    """Tells log topics of one name apart; of these topics the log itself says when they end."""
+    """Distinguishes log topics of one name; these topics have events in the log for that."""
     __slots__ = (
         "altered",
         "configs",
@@ -199,7 +199,7 @@ class KafkaTopic:
         self.partitions = [Partition(self, index) for index in range(partitions)]
         self.dropped = False
         self.saved: KafkaTopicMeta | None = None
-        """What the last checkpoint said, as long as nothing changed since."""
+        """Its entry in the last checkpoint, as long as nothing changed since."""
 
     def add_partitions(self, total: int) -> list[Partition]:
         added = [Partition(self, index) for index in range(len(self.partitions), total)]

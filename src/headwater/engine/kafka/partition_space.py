@@ -1,7 +1,7 @@
-"""The partitions of one organisation, with the surface that doors use of an engine.
+"""The partitions of one organisation, with the methods of an engine that the protocols use.
 
-A door asks `App.space` whose topics a name is about and then does the same for both kinds. What a
-partition cannot do is refused here, with what to do instead.
+A protocol handler gets the space for a name from `App.space` and then does the same for both kinds.
+What a partition cannot do is refused here, with what to do instead.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from headwater.core.errors import (
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
-from headwater.engine.input import EncodedRecords, checked_key
 from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.domain_errors import as_domain_error
 from headwater.engine.kafka.partition import KafkaTopic
@@ -32,12 +31,13 @@ from headwater.engine.kafka.partition_topics import (
     PartitionTopic,
     plan_partition,
 )
-from headwater.engine.loading import Loaded
 from headwater.engine.pending import Appended, Keyed, Pending, Write
-from headwater.engine.reading import ReadPlan
-from headwater.engine.routers import Routers
-from headwater.engine.topic import Topic
-from headwater.engine.topics import Deleted, TopicState
+from headwater.engine.routers.definitions import Routers
+from headwater.engine.topics.lifecycle import Deleted, TopicState
+from headwater.engine.topics.loader import Loaded
+from headwater.engine.topics.reader import ReadPlan
+from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
+from headwater.engine.topics.topic import Topic
 from headwater.format.frame import FrameFlag, split_data
 from headwater.format.kafka.mapping import to_kafka
 from headwater.format.kafka.partition_names import parse_partition_name, partition_name
@@ -54,7 +54,7 @@ _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
 
 
 class PartitionList:
-    """All partitions by name. For whoever asks for `kafka:` and nothing else."""
+    """All partitions by name, for listings with the prefix `kafka:`."""
 
     def __init__(self, space: PartitionSpace) -> None:
         self._space = space
@@ -79,7 +79,7 @@ class PartitionSpace:
         self.topics = PartitionList(self)
         self.reader = PartitionReader(engine.core, engine.topics)
         self._known: dict[str, PartitionTopic] = {}
-        """Those that somebody asked for: they remember keys of writes."""
+        """Those in use: they remember idempotency keys of writes."""
 
     @property
     def core(self) -> EngineCore:
@@ -291,7 +291,7 @@ def _complete(write: Write, records: int, pending: Pending[Produced]) -> None:
 
 
 def _remember(keys: IdempotencyWindow, write: Write, key: bytes) -> None:
-    write.keys = [Keyed(key, 0, 0)]  # the log has not said which offsets it gets
+    write.keys = [Keyed(key, 0, 0)]  # its offsets are not known before the log answers
     write.expires_ts = write.ts + write.topic.log.settings.idempotency_window_ms
     keys.expire(write.ts)
     keys.begin(key, 0, 0, created=False, expires_ts=write.expires_ts, waiting=write)

@@ -1,8 +1,8 @@
-"""A partition of a Kafka topic in the shape of a topic, so that every door can read it.
+"""A partition of a Kafka topic in the shape of a topic, so that every protocol can read it.
 
-`$seq` is the offset plus one. Nothing is kept here: the numbers are asked from the partition, its
-records are decoded when somebody reads them, and become frames as any other topic has them. What
-reads frames (JSON, Arrow, streams) needs to know nothing of Kafka.
+`$seq` is the offset plus one. Nothing is kept here: the numbers come from the partition, its
+records are decoded when they are read, and become frames as any other topic has them. Readers of
+frames (JSON, Arrow, streams) need to know nothing of Kafka.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from headwater.engine.kafka.domain_errors import as_domain_error
 from headwater.engine.kafka.errors import DamagedError, KafkaError
 from headwater.engine.kafka.fetch_plan import FetchPlan
 from headwater.engine.kafka.partition import KafkaTopic, Partition
-from headwater.engine.reading import FrameRun, Reader, ReadPlan
-from headwater.engine.topic import Topic, Wakeup
+from headwater.engine.topics.reader import FrameRun, Reader, ReadPlan
+from headwater.engine.topics.topic import Topic, Wakeup
 from headwater.format.kafka.batch import BatchError, read_header
 from headwater.format.kafka.batch_frames import BatchFrames
 from headwater.format.kafka.partition_names import partition_name
@@ -51,7 +51,7 @@ class PartitionLog(TopicLog):
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
-        # Tells a topic from an earlier one of its name, and grows: as an epoch has to.
+        # Differs from that of an earlier topic of its name, and grows: as an epoch has to.
         super().__init__(DEFAULT_TOPIC_SETTINGS, partition.topic.made_id + 1)
 
     @property
@@ -85,7 +85,7 @@ class PartitionLog(TopicLog):
 
 
 class PartitionTopic(Topic):
-    """One partition, as its organisation sees it. Made when somebody asks for it."""
+    """One partition, as its organisation sees it. Made at its first use."""
 
     __slots__ = ("kafka_topic", "partition", "space")
     is_partition = True
@@ -119,7 +119,7 @@ class PartitionTopic(Topic):
 
 
 def _id_of(topic: KafkaTopic, partition: Partition) -> int:
-    """Tells it from every other, also from one made later under the same name."""
+    """Different from every other, also from one made later under the same name."""
     identity = topic.topic_id + partition.index.to_bytes(4, "little")
     return int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little")
 
@@ -202,7 +202,7 @@ class PartitionReader(Reader):
     """Reads plans of partitions: batches in, frames out."""
 
     def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[RecordDamage]]:
-        """Anywhere. Says in the plan how far it came."""
+        """In any thread. Notes in the plan how far it came."""
         assert isinstance(plan, PartitionPlan)
         if plan.fetch is None:
             return [], []
@@ -234,7 +234,7 @@ class PartitionReader(Reader):
 
 
 def _report_damage(plan: PartitionPlan, error: DamagedError) -> None:
-    """A tombstone for what cannot be read. One answer tells one loss: the earlier one first."""
+    """A tombstone for what cannot be read. An answer has one tombstone: the earlier one first."""
     if plan.selection.tombstone is not None:
         return
     first, last, head = error.first_offset + 1, error.end_offset, plan.head_seq

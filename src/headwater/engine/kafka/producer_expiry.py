@@ -1,9 +1,9 @@
 """Producers that wrote nothing for a day are forgotten, a few at a time.
 
-As in Kafka, but the day is counted while the log is open, and no wall clock is asked: a batch that
-comes again is recognised also when the server was away for longer than that. When a producer wrote
-is in the checkpoint; the day of one that wrote after the last of them begins anew at a start. So
-somebody may be forgotten late, but never early.
+As in Kafka, but the day counts only while the log is open, and not by the wall clock: a batch that
+comes again is recognised also when the server was down for longer than that. The checkpoint has the
+time of a producer's last write; the day of one that wrote after the last checkpoint begins anew at
+a start. So a producer may be forgotten late, but never early.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.partition import Partition
 
 _INTERVAL_S: Final = 600
-"""How often it is looked for them: Kafka's `producer.id.expiration.check.interval.ms`."""
+"""Time between two checks: Kafka's `producer.id.expiration.check.interval.ms`."""
 _SLICE: Final = 500
-"""Partitions that are looked at, and producers that are forgotten, before others get their turn."""
+"""Partitions to check, and producers to forget, in one turn of the owner."""
 
 
 class ProducerExpiry:
-    """The keeper's. Nothing here is called as the owner unless it says so."""
+    """For the maintenance thread. Nothing here is called as the owner unless it says so."""
 
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
-        # Rounded up: nobody goes before the time is over.
+        # Rounded up: no producer goes before the time is over.
         self._idle_s = -(-core.settings.producer_expiration_ms // MS_PER_S)
         self._next_s = 0
 
@@ -39,7 +39,7 @@ class ProducerExpiry:
     def _forget(self, since_s: int) -> None:
         core = self._core
         if since_s <= 0:
-            return  # nobody can have been idle for longer than the log is there
+            return  # no producer can have been idle for longer than the log is there
         left = core.owner.call(lambda: deque(core.idempotent))
         while left:
             core.owner.call(lambda: self._slice(left, since_s))

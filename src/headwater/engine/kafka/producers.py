@@ -1,12 +1,12 @@
 """Idempotent producers: the rules about sequence numbers. No clock, no I/O.
 
 The newest five batches of a producer are remembered for each partition, as in Kafka. One that comes
-again gets the answer it had; one that leaves a gap is refused; an older epoch is fenced. A producer
-nobody knows may begin with any sequence, because it may have been forgotten; but not behind a batch
+again gets the answer it had; one that leaves a gap is refused; an older epoch is fenced. An unknown
+producer may begin with any sequence, because it may have been forgotten; but not behind a batch
 that was just refused, or what it sends next would stand before what it sends again.
 
-Producers are many and few of them are heard of at a time. So a few are awake, and all others are
-kept as the bytes that the checkpoint has of them: small, and copied there without being looked at.
+Producers are many and few of them write at a time. So a few are awake, and all others are kept as
+the bytes that the checkpoint has of them: small, and copied there without decoding.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class _Producer:
 
     @property
     def may_sleep(self) -> bool:
-        """The checkpoint would say all that is known of it."""
+        """Its entry in a checkpoint would hold all that is known of it."""
         return self.awaited is None and not self.is_under_way
 
     def packed(self, producer_id: int) -> PackedProducer:
@@ -83,7 +83,7 @@ class _Producer:
 
 
 class Producers:
-    """The producers of one partition, in both dicts the most recently heard of last.
+    """The producers of one partition, in both dicts the most recently used last.
 
     Times are seconds on any clock that does not go back.
     """
@@ -95,8 +95,8 @@ class Producers:
         self._awake: dict[int, _Producer] = {}
         self._asleep: dict[int, PackedProducer] = {}
         self._saved: tuple[PackedProducer, ...] | None = None
-        """What `meta` said of those asleep. It holds while nobody is awake and nobody forgotten:
-        nothing changes asleep."""
+        """The last result of `meta`. It holds while none is awake and none was forgotten: nothing
+        changes asleep."""
 
     def __len__(self) -> int:
         return len(self._awake) + len(self._asleep)
@@ -159,7 +159,7 @@ class Producers:
                 state.awaited = batch.first
 
     def replay(self, header: BatchHeader, base_offset: int, now_s: int = 0) -> None:
-        """What the log says after a restart: it was checked when it was taken."""
+        """A batch of the log after a restart: it was checked when it was taken."""
         state = self._find(header.producer_id)
         if state is not None:
             if header.producer_epoch < state.epoch:
@@ -171,7 +171,7 @@ class Producers:
     def forget_idle(self, since_s: int, most: int) -> int:
         """Forget up to so many that wrote nothing from then on; how many.
 
-        One that wrote before another may stand behind it, because it was heard of without writing.
+        One that wrote before another may stand behind it, because it was used without writing.
         It is forgotten with that one: late, never early.
         """
         idle: list[int] = []
@@ -189,7 +189,7 @@ class Producers:
         return len(idle)
 
     def meta(self) -> tuple[PackedProducer, ...]:
-        """For the checkpoint. Whoever can falls asleep."""
+        """For the checkpoint. Those that may sleep fall asleep."""
         if self._awake or self._saved is None:
             busy: list[PackedProducer] = []
             for producer_id, state in tuple(self._awake.items()):
@@ -220,7 +220,7 @@ class Producers:
         return state
 
     def _remember(self, producer_id: int, state: _Producer) -> None:
-        """As the one most recently heard of."""
+        """As the most recently used one."""
         awake = self._awake
         awake.pop(producer_id, None)
         awake[producer_id] = state

@@ -1,7 +1,7 @@
-"""From what recovery found to the state: topics, offsets of groups, producers, bitmaps.
+"""From the result of recovery to the state: topics, offsets of groups, producers, bitmaps.
 
-Every index is read once, all its entries in one step; of the log nothing but what is younger than
-the checkpoint was read by recovery.
+Every index is read once, all its entries at once; of the log recovery has read only what is younger
+than the checkpoint.
 """
 
 from __future__ import annotations
@@ -123,6 +123,6 @@ def _replay_producer(core: KafkaCore, batch: TailBatch) -> None:
     if partition is None or batch.first_id < partition.topic.made_id or partition.ids is None:
         return
     offset = partition.ids.rank(batch.first_id) - 1 + partition.dropped
-    # When it was written nobody knows: the times in it are the producer's. Not later than now.
+    # When it was written is not known: the times in it are the producer's. Not later than now.
     core.producers_of(partition).replay(batch.header, offset, core.running_s())
     core.changed(partition.topic)

@@ -8,7 +8,7 @@ from headwater.engine.kafka.partition import KafkaTopic, Partition
 
 
 class TopicRegistry:
-    """The owner's. Organisations never see each other's topics: every name is asked for by org."""
+    """The owner's. Organisations never see each other's topics: a lookup by name has the org."""
 
     def __init__(self) -> None:
         self._by_name: dict[int, dict[str, KafkaTopic]] = {}

@@ -36,7 +36,7 @@ class _Front(NamedTuple):
 
 
 class Retention:
-    """The keeper's. Nothing here is called as the owner unless it says so."""
+    """For the maintenance thread. Nothing here is called as the owner unless it says so."""
 
     def __init__(self, core: KafkaCore, topics: KafkaTopics) -> None:
         self._core = core
@@ -106,7 +106,7 @@ class Retention:
         return front.offset if gone == 0 else front.offset + int(located.first[gone])
 
     def _move(self, partition: Partition, start: int) -> bool:
-        """Move the log start; True once the log has said so, False when it could not."""
+        """Move the log start; True once that is in the log, False when it could not be."""
         try:
             moved = wait_for(
                 self._core.owner, lambda: self._topics.delete_records(partition, start)
@@ -116,7 +116,7 @@ class Retention:
         return moved.error is None
 
     def _size_moved(self) -> None:
-        """Before anything is deleted or rewritten: then nobody knows the sizes any more."""
+        """Before anything is deleted or rewritten: after that the sizes cannot be read any more."""
 
         def take() -> list[Partition]:
             moved = list(self._core.moved)

@@ -1,12 +1,12 @@
-"""Space back: segments without a live record are deleted, mostly dead ones are rewritten.
+"""Space reclamation: deletes segments without a live record, rewrites those that are mostly dead.
 
-The checkpoint speaks first. It no longer lists a segment before its files go; it knows what a
-segment will be before its index is swapped. So a crash at any point leaves files that are merely
-too many, and the next start removes them (I7). An error at any point leaves files that the next
-round removes: what nothing leads to any more is remembered until a checkpoint has said so.
+The checkpoint comes first. It no longer lists a segment before its files go; it has the new form of
+a segment before its index is swapped. So a crash at any point leaves files that are merely too
+many, and the next start removes them (I7). An error at any point leaves files that the next round
+removes: the reclaimer remembers files that nothing refers to until a checkpoint is without them.
 
-Of what is written only now, a segment that is mostly dead is sealed before it is full: the last
-segment would otherwise be the one whose space nobody ever gets back.
+An active segment that is mostly dead is sealed before it is full: otherwise the last segment would
+keep its space for ever.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _ACTIVE_SCAN_US: Final = 60_000_000
 
 
 class _Scanned(NamedTuple):
-    """What a segment was found worth keeping for."""
+    """What lived in a segment at its last scan."""
 
     log_number: int
     keys: list[bytes]
@@ -44,7 +44,7 @@ class _Scanned(NamedTuple):
 
 
 class SpaceReclaimer:
-    """The keeper's. Nothing here is called as the owner."""
+    """For the maintenance thread. Nothing here is called as the owner."""
 
     def __init__(
         self,
@@ -59,10 +59,10 @@ class SpaceReclaimer:
         self._seal = seal
         """End the active segment, if it still is that one."""
         self._active_scanned = (-1, 0, 0)
-        """Its number, bytes and the time, when it was last looked at."""
+        """Number, bytes and time of its last scan."""
         self._scanned: dict[int, _Scanned] = {}
         self._to_delete: list[str] = []
-        """Files that the next checkpoint no longer leads to."""
+        """Files that the next checkpoint no longer refers to."""
 
     def run(self) -> None:
         core = self._core
@@ -103,7 +103,7 @@ class SpaceReclaimer:
         return checkpoint
 
     def _save(self) -> KafkaCheckpoint:
-        """A checkpoint; then nothing leads to the doomed files any more."""
+        """A checkpoint; then it deletes the files that the checkpoint no longer refers to."""
         core = self._core
         checkpoint = self._checkpointer.run()
         if self._to_delete:
@@ -115,7 +115,7 @@ class SpaceReclaimer:
         return checkpoint
 
     def _find_live(self, meta: SegmentMeta) -> LiveBatches | None:
-        """What lives in it. None when that is what it was when it was last found worth keeping."""
+        """What lives in it. None when that has not changed since the last scan."""
         core, known = self._core, self._scanned.get(meta.number)
         if known is None or known.log_number != meta.log_number:
             keys = keys_in(core.files.entries(meta.number, meta.entries))
@@ -131,9 +131,9 @@ class SpaceReclaimer:
         )
 
     def _first_live(self, keys: Sequence[bytes]) -> dict[bytes, int]:
-        """The first global id of each key that somebody may still read.
+        """The first global id of each key that consumers may still read.
 
-        None of what the log said about itself: the checkpoint has it. And whatever was removed
+        Events of the log's own do not count: the checkpoint has their effect. And what was removed
         since the partition's bytes were counted waits for the next round, with its sizes.
         """
         first_live: dict[bytes, int] = dict.fromkeys(keys, _NONE_LIVES)

@@ -1,7 +1,7 @@
 """The Kafka store: topics, batches, offsets of groups, all in one shared log.
 
-Everything is called as the owner, except `close`, `checkpoint` and the reading of plans. What goes
-to the log is answered by a `Pending`; whatever can be refused at once is raised.
+Everything is called as the owner, except `close`, `checkpoint` and the reading of plans. A call
+that writes to the log returns a `Pending`; what can be refused at once is raised.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.recovered_state import restore
 from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
-from headwater.engine.keeper import MaintenanceThread
+from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
@@ -70,7 +70,7 @@ class KafkaStore:
         self.cut: TailCut | None = None
         """What recovery cut behind the last whole batch, if it did."""
         self.report = KafkaReport()
-        """What recovery found, kept, cut and put aside."""
+        """What recovery kept, cut and quarantined."""
         self._closed = False
         self._batch_appender = BatchAppender(self.core)
         self._fetch_planner = FetchPlanner(self.core)
@@ -147,7 +147,7 @@ class KafkaStore:
         return self._batch_appender.append(partition, batch, durability, header)
 
     def refused(self, partition: Partition, header: BatchHeader) -> None:
-        """A batch was turned away before it got here, for now."""
+        """A batch was refused before it got here, for now."""
         self._batch_appender.refused(partition, header)
 
     def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
@@ -182,14 +182,14 @@ class KafkaStore:
     def forget_group(self, org: int, group: str) -> Pending[bool]:
         return self._log_event(events.GroupForgotten(org, group))
 
-    def memberships(self) -> tuple[events.GroupSettled, ...]:
-        """Groups with members, as they settled last."""
+    def memberships(self) -> tuple[events.GroupMembership, ...]:
+        """Groups with members, as of their last complete round."""
         return self.core.memberships.all()
 
     def has_membership(self, org: int, group: str) -> bool:
         return self.core.memberships.has(org, group)
 
-    def fits_membership(self, event: events.GroupSettled) -> bool:
+    def fits_membership(self, event: events.GroupMembership) -> bool:
         """Whether that many members may outlive a restart: checkpoints hold all of them."""
         settings, memberships = self.core.settings, self.core.memberships
         return (
@@ -197,7 +197,7 @@ class KafkaStore:
             and memberships.bytes_with(event) <= settings.memberships_bytes_max
         )
 
-    def log_membership(self, event: events.GroupSettled) -> Pending[bool]:
+    def log_membership(self, event: events.GroupMembership) -> Pending[bool]:
         """On a full disk only small ones may use the reserve, which deletes live on."""
         small = weight(event) <= self.core.settings.reserve_bytes // 4
         return self._topics.log_event(event, essential=small)
@@ -216,7 +216,7 @@ class KafkaStore:
 
     @property
     def last_error(self) -> Exception | None:
-        """Why the keeper could not do all of his last round."""
+        """Why the last round of maintenance failed; None after a good one."""
         return self._keeper.error
 
     def checkpoint(self) -> KafkaCheckpoint:
@@ -224,7 +224,7 @@ class KafkaStore:
         return self._checkpointer.run()
 
     def housekeep(self) -> None:
-        """What the keeper does by itself: retention, space, a checkpoint. Not as the owner."""
+        """A full round of maintenance now: retention, space, a checkpoint. Not as the owner."""
         self._housekeeping.run(thorough=True)
 
     def close(self) -> None:
@@ -272,7 +272,7 @@ class KafkaStore:
             *sealed, active = recovered.segments
             core.set_segments(sealed, active.number, active.base_id)
             restore(core, recovered, lambda part: progress(0.5 + part / 2))
-            core.files.clear()  # all indexes were read: most of them nobody needs soon
+            core.files.clear()  # all indexes were read, and most are not needed soon
             core.applied_id = active.base_id + active.entries
             core.unsaved_bytes = len(recovered.tail)
             core.save_soon = True
@@ -280,7 +280,7 @@ class KafkaStore:
             self._log.go_on(active, recovered.checksum)
         progress(1.0)
 
-    # -- told by the log's thread
+    # -- called by the log's thread
 
     def _take_number(self) -> int:
         return next(self._numbers)

@@ -1,7 +1,7 @@
-"""Which record is the first that is as new as a given time: exactly, as ListOffsets asks.
+"""The first record that is as new as a given time: exactly, as ListOffsets requires.
 
-Batches say their newest timestamp in the header, so only the one batch is decoded whose header says
-that the record is in it. Headers of a window of records are looked at in one step.
+Batches have their newest timestamp in the header, so only the one batch is decoded whose header
+shows that the record is in it. Headers of a window of records are compared at once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class TimestampPlan:
         self._start = partition.log_start_offset
         self._end = partition.high_watermark
         self._dropped = partition.dropped
-        # A copy: the owner goes on adding records while somebody else searches.
+        # A copy: the owner goes on adding records while another thread searches.
         self._ids: Any = None if partition.ids is None else partition.ids.copy()
 
     def read(self) -> TimestampMatch | None:
@@ -55,7 +55,7 @@ class TimestampPlan:
         try:
             return self._search()
         except FileNotFoundError:
-            # A segment was rewritten after the plan was made: look again.
+            # A segment was rewritten after the plan was made: try again.
             self._table = self._core.table
         try:
             return self._search()
@@ -138,7 +138,7 @@ def newest_timestamps(files: KafkaSegmentFiles, located: Batches) -> NDArray[num
     newest = numpy.empty(len(entries), numpy.int64)
     for number in numpy.unique(entries["segment_id"]).tolist():
         own = entries["segment_id"] == number
-        if number == HOLE_SEGMENT:  # given up by a repair: nobody knows any more
+        if number == HOLE_SEGMENT:  # given up by a repair: not known any more
             newest[own] = _LONG_AGO
             continue
         at = positions[own]

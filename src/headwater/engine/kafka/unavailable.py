@@ -1,8 +1,8 @@
-"""Kafka's log where it could not be opened: everything asked of it is refused, and says why.
+"""In place of the Kafka store when its log could not be opened: refuses every call with the cause.
 
-Has the surface of the store. Topics of the engine are served through the same port meanwhile, so
-nothing here may look like an answer: no partition has an offset, no group has one. Which topics
-there are is known where a checkpoint could be read; Metadata shows those, and nobody else.
+Has the methods of the store. Topics of the engine are served through the same port meanwhile, so
+nothing here may look like an answer: no partition has an offset, no group has one. The topics are
+known where a checkpoint could be read; only Metadata shows them.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class UnavailableKafka:
     append = refused = plan_fetch = find_timestamp = find_newest = delete_records = refuse
     commit_offsets = forget_group = forget_offsets = log_membership = refuse
 
-    # -- what would say something by its absence is empty, and nobody is shown it
+    # -- empty, and shown to no client: absence would look like an answer
 
     def committed(self, _org: int, _group: str) -> Mapping[OffsetKey, Committed]:
         return {}
@@ -83,19 +83,19 @@ class UnavailableKafka:
     def groups_with_offsets(self, _org: int) -> list[str]:
         return []
 
-    def memberships(self) -> tuple[events.GroupSettled, ...]:
+    def memberships(self) -> tuple[events.GroupMembership, ...]:
         return ()
 
     def has_membership(self, _org: int, _group: str) -> bool:
         return False
 
-    def fits_membership(self, _event: events.GroupSettled) -> bool:
+    def fits_membership(self, _event: events.GroupMembership) -> bool:
         return False
 
     # -- what can be had without the log
 
     def new_producer_id(self) -> Pending[int]:
-        """For those who write to topics of the engine: an id that no log will ever give."""
+        """For producers that write to topics of the engine: an id that no log will ever give."""
         response: Pending[int] = Pending()
         response.succeed(1 << _PRODUCER_ID_BITS | secrets.randbits(_PRODUCER_ID_BITS))
         return response

@@ -273,7 +273,7 @@ class Book:
             repeat.succeed(repeat.prepared)
         return repeat
 
-    # -- what the log says, as the owner
+    # -- answers of the log, as the owner
 
     def take(self, tickets: Sequence[Ticket]) -> None:
         """These were answered, in the order they were sent."""

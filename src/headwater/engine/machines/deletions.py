@@ -1,4 +1,4 @@
-"""Which instances were deleted lately, for those who ask for it twice.
+"""Instances that were deleted lately, for deletes that come twice.
 
 Bounded: an id that was deleted before many others is no longer known, and deleting it again is
 answered as for any id that never was. Not part of snapshots: a start knows of the deletions that

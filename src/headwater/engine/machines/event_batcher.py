@@ -166,7 +166,7 @@ class EventBatcher:
 def _fill(
     draft: Draft, came: Sequence[PendingEvent], refused: list[Response]
 ) -> list[PendingEvent]:
-    """Those that are in the draft now. It may be full before all of them were looked at."""
+    """Those that are in the draft now. It may be full before all of them are in it."""
     members: list[PendingEvent] = []
     apply, answers = draft.apply_event, draft.answers
     for each in came:

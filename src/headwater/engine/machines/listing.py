@@ -1,7 +1,7 @@
 """Instances in the order of their ids: all, by machine, and by machine and state.
 
 Ids are kept in sorted blocks, so that finding, adding and removing one of a million moves a few
-thousand bytes, and a page begins without looking at what is before it.
+thousand bytes, and a page begins without a scan of what is before it.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class CommittedLog:
 
     def walk(self, start: int, gaps: list[LogGap]) -> Iterator[tuple[int, MachineEntry]]:
         """Entries from `start` on, in order; what cannot be read is noted before what follows it.
-        `start` may be anywhere; 0 asks for what there is."""
+        `start` may be anywhere; 0 begins with the oldest."""
         files = self.open()
         try:
             yield from _Walk(self, files, start, gaps).run()
@@ -260,7 +260,7 @@ class _Walk:
             if before is not None:
                 self._note_read(start - 1, before)
                 return self._read_upto
-        # What is there tells where entries begin.
+        # The segment is read from its beginning: only so it is known where entries begin.
         segment = segment_of(start)
         self._sequence = self._log.first_sequences.get(segment)
         return global_offset(segment, 0)
@@ -351,7 +351,7 @@ class WalReadPlan:
         return WalPage(entries, next_offset, has_more, damaged, gone_before)
 
     def _newest_start(self) -> int:
-        """Where the last entries begin: a segment says where its own are only by being read."""
+        """Where the last entries begin: the entries of a segment are known only by reading it."""
         log, newest = self.log, deque[int]()
         for segment in range(segment_of(log.end), log.oldest - 1, -1):
             offsets = deque[int](maxlen=self.limit - len(newest))

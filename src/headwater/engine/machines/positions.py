@@ -1,4 +1,4 @@
-"""How far the consumers of the machines' log have got, as the disk says, and their retention holds.
+"""Positions of the consumers of the machines' log on disk, and their retention holds.
 
 `restore_holds` comes before the log is opened: from then on compaction deletes nothing that one of
 them has not taken. A position that cannot be read is one that is not known, and holds everything.
@@ -14,7 +14,7 @@ from headwater.config.machines import MachineSettings
 from headwater.core.errors import FormatError
 from headwater.core.units import GIB
 from headwater.disk import Disk, read_whole, replace_file
-from headwater.engine.retention_holds import RetentionHolds
+from headwater.engine.maintenance.retention_holds import RetentionHolds
 from headwater.format.machines.current import (
     decode_fed,
     decode_webhook_position,
@@ -47,7 +47,7 @@ class PositionFile:
         return self._disk.exists(self.path)
 
     def read(self) -> int | None:
-        """None when there is none, and when it cannot be read: the log says so then."""
+        """None when there is none, and when it cannot be read: it logs a warning then."""
         if not self.exists():
             return None
         try:

@@ -47,7 +47,7 @@ class MachineReport:
     damaged_entries: int
     """Now and before: what a snapshot remembers is counted too."""
     doubtful: bool
-    """Some instances may not be in their last state; each of them says so."""
+    """Some instances may not be in their last state; each of them is marked."""
     findings: list[Finding]
     """Everything that was not simply fine, and what was done about it."""
 

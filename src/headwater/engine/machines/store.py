@@ -16,7 +16,6 @@ from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, PoisonedError
 from headwater.disk import DirectoryLock, Disk
-from headwater.engine.keeper import MaintenanceThread
 from headwater.engine.machines import requests
 from headwater.engine.machines.answers import (
     Applied,
@@ -57,9 +56,10 @@ from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.statistics import statistics_of
 from headwater.engine.machines.tables import Effect
 from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers, WatchFilter
+from headwater.engine.maintenance.retention_holds import RetentionHolds
+from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
-from headwater.engine.retention_holds import RetentionHolds
 from headwater.format.machines.names import HISTORY_DIRECTORY, global_offset, segment_of
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (
@@ -228,7 +228,7 @@ class MachineStore:
         )
 
     def get_instance(self, instance_id: str) -> Instance:
-        """As it is committed. `is_doubtful` says whether damage may have taken something of it."""
+        """As it is committed. `is_doubtful` is true when damage may have taken something of it."""
         instance = self.tables.instances.get(checked_text(instance_id, "the instance id"))
         if instance is None or 0 < instance.expires_at <= self.book.now_ms():
             raise MachineError(INSTANCE_NOT_FOUND, f"there is no instance {instance_id!r}")
@@ -464,7 +464,7 @@ class MachineStore:
         self._closing = True
         self._watchers.close()
 
-    # -- what the log says
+    # -- answers of the log
 
     def _tickets_resolved(self, tickets: Sequence[Ticket]) -> None:
         """On the log's thread: one hand-over per batch of answers."""

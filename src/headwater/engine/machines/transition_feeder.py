@@ -30,15 +30,15 @@ from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
 from headwater.disk import Disk
-from headwater.engine.blocking import Database
-from headwater.engine.input import EncodedRecords
-from headwater.engine.keeper import MaintenanceThread
+from headwater.engine.database import Database
 from headwater.engine.machines.log_reader import LogGap
 from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import Effect
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, WatchFilter
-from headwater.engine.steps import append_encoded_operation
+from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.topics.operations import append_encoded_operation
+from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.frame import FrameFlag
 from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEvent
 from headwater.format.machines.names import global_offset
@@ -55,7 +55,7 @@ SCAN_BACK_RECORDS: Final = 256
 BATCH_BYTES: Final = 4 * MIB
 SAVE_EVERY_EVENTS: Final = 100_000
 SAVE_IDLE_US: Final = 1_000_000
-"""Nothing came for so long: the topic may be emptied now, and then only FED tells where it was."""
+"""Nothing came for so long: the topic may be emptied now, and then only FED has the position."""
 FRESH_BYTES_MAX: Final = 16 * MIB
 """Of log, whose transitions are remembered until the next round."""
 _EVERYTHING: Final = WatchFilter()
@@ -143,7 +143,7 @@ class TransitionFeeder:
         self.topic = topic
         self._file = fed_file(disk, directory)
         self._next: int | None = None
-        """Transitions before this offset are in the topic; None: ask the topic."""
+        """Transitions before this offset are in the topic; None: read it from the topic."""
         self._unsaved = 0
         self.gaps = 0
         """Ranges of the log that could not be copied, since the start."""

@@ -1,4 +1,4 @@
-"""Reading a data directory that somebody else owns, or that nobody has open."""
+"""Reading a data directory that another process owns, or that no process has open."""
 
 from headwater.engine.read_only.database import ReadOnlyDatabase, open_read_only
 from headwater.engine.read_only.view import DirectoryView

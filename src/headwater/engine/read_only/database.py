@@ -31,21 +31,19 @@ from headwater.core.errors import (
 from headwater.core.records import Record
 from headwater.core.units import US_PER_MS
 from headwater.disk import Disk
+from headwater.engine.operation import Answered, Operation, Woken
 from headwater.engine.read_only.view import DirectoryView, Progress
-from headwater.engine.reading import Diff
-from headwater.engine.steps import (
-    Answered,
+from headwater.engine.topics.lifecycle import TopicState
+from headwater.engine.topics.operations import (
     DiffRequest,
-    Operation,
-    Woken,
     diff_request,
     loaded_topic,
     read_operation,
     state_operation,
     topics_operation,
 )
-from headwater.engine.topics import TopicState
-from headwater.engine.watching import watch_requests
+from headwater.engine.topics.reader import Diff
+from headwater.engine.topics.watch import watch_requests
 from headwater.model.loss import Tombstone
 from headwater.recovery.survey import access_error
 from headwater.store.checked_reads import RecordDamage
@@ -60,7 +58,7 @@ _MAY_PASS = (UnavailableError, StorageError, FormatError, FileNotFoundError)
 
 
 class ReadOnlyDatabase:
-    """Somebody else's data directory, for reading. Safe to use from any number of threads."""
+    """Another process's data directory, for reading. Safe to use from any number of threads."""
 
     def __init__(
         self,
@@ -82,7 +80,7 @@ class ReadOnlyDatabase:
         self._view: DirectoryView | None = None
         self._refreshed_us = 0
         self._last_fingerprint: object = None
-        """How far the log reached when it was last looked at, as far as that could be told."""
+        """How far the log reached at the last poll, as far as that is known."""
         with self._lock:
             self._stable(lambda view: view)
 
@@ -131,7 +129,7 @@ class ReadOnlyDatabase:
             return self._stable(lambda view: _drive(topics_operation(view, prefix)))
 
     def refresh(self) -> bool:
-        """Look at the files now. False when the owner has written nothing since the last look."""
+        """Poll the files now. False when the owner has written nothing since the last poll."""
         with self._lock:
             return self._refresh()
 
@@ -142,7 +140,7 @@ class ReadOnlyDatabase:
             return [] if self._view is None else list(self._view.core.damage.findings)
 
     def close(self) -> None:
-        """Let go of the files; whoever waits in `diff` or `watch` is told. May be called twice."""
+        """Let go of the files; calls that wait in `diff` or `watch` end. May be called twice."""
         with self._lock:
             self._closed = True
             self._view = None
@@ -191,7 +189,7 @@ class ReadOnlyDatabase:
             return self._stable(read)
 
     def _pause(self, until_us: int) -> None:
-        """Until the next look, or until the database is closed."""
+        """Until the next poll, or until the database is closed."""
         doorbell = Doorbell()
         next_poll_us = self._clock.monotonic_us() + self._settings.refresh_interval_ms * US_PER_MS
         with self._lock:
@@ -239,13 +237,13 @@ class ReadOnlyDatabase:
                 self._last_fingerprint = self._view.fingerprint
                 return work(self._view)
             except ColdTierUnknownError:
-                raise  # whatever the owner does, that is up to whoever opened it
+                raise  # whatever the owner does: the caller opened it without the cold tier
             except _MAY_PASS as error:
                 seen.append((self._last_fingerprint, str(error)))
                 self._view = None
                 failure = error
             if len(seen) > 2 and seen[-1] == seen[-2] == seen[-3]:
-                break  # nobody changes anything: it is not the owner's doing
+                break  # nothing changes: it is not the owner's doing
             if attempt:  # the first new view is mostly all it takes
                 pause_us = min(1 << attempt, PAUSE_MS_MAX) * US_PER_MS
                 self._clock.wait(Doorbell(), self._clock.monotonic_us() + pause_us)
@@ -258,7 +256,7 @@ class ReadOnlyDatabase:
         if repeated and isinstance(failure, HeadwaterError):
             return failure
         error = UnavailableError(
-            f"{self._directory} was changed by its owner each time it was looked at; "
+            f"{self._directory} was changed by its owner during every read; "
             f"try again (last: {failure})"
         )
         error.__cause__ = failure
@@ -309,7 +307,7 @@ def _has_updates(diff: Diff) -> bool:
 
 
 def _drive(operation: Operation[T]) -> T:
-    """Run an operation at once: there is nobody else to wait for."""
+    """Run an operation at once: a reader waits for no other thread."""
     result: Any = None
     try:
         while True:

@@ -1,8 +1,8 @@
-"""A data directory as its files tell it at one moment: snapshot, log and segments, nothing changed.
+"""A data directory as its files are at one moment: snapshot, log and segments, nothing changed.
 
-The same recovery that an owner runs, on a look instead of an opened log. A live owner goes on
-meanwhile: it trims, drops, rewrites and moves files. A view never mixes two moments: whatever it
-misses is an error that says "look again", and the caller takes a new view (I6, I9).
+The same recovery that an owner runs, on a scan instead of an opened log. A live owner goes on
+meanwhile: it trims, drops, rewrites and moves files. A view never mixes two moments: what it misses
+is an error that tells the caller to take a new view (I6, I9).
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
 from headwater.disk import Disk
 from headwater.engine.core import EngineCore
-from headwater.engine.loading import Loaded, load_topic
 from headwater.engine.owner import BatonOwner
-from headwater.engine.reading import Reader, ReadPlan
-from headwater.engine.recovering import TopicRecovery
-from headwater.engine.tail import TailCache
-from headwater.engine.topic import Topic
-from headwater.engine.topics import Topics, TopicState
+from headwater.engine.topics.lifecycle import Topics, TopicState
+from headwater.engine.topics.loader import Loaded, load_topic
+from headwater.engine.topics.reader import Reader, ReadPlan
+from headwater.engine.topics.recovery import TopicRecovery
+from headwater.engine.topics.tail import TailCache
+from headwater.engine.topics.topic import Topic
 from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
@@ -39,7 +39,7 @@ from headwater.wal.ceilings import SeqCeilings
 
 Progress = Callable[[float], None]
 Judge = Callable[[Sequence[RecordDamage]], None]
-"""Told of damaged frames before they count; raises when a newer view should be asked first."""
+"""Called with damaged frames before they count; raises when a newer view should be tried first."""
 
 
 class DirectoryView:
@@ -55,7 +55,7 @@ class DirectoryView:
         progress: Progress = lambda _: None,
         seen: Callable[[object], None] = lambda _: None,
     ) -> None:
-        """`seen` is told how far the log reached, before anything else is read."""
+        """`seen` is called with the end of the log, before anything else is read."""
         wal_directory = directory / WAL_DIRECTORY
         if not disk.is_directory(wal_directory):
             raise RequestError(

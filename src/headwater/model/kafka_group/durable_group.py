@@ -1,8 +1,8 @@
-"""A consumer group that outlives the process, as far as its members could tell the difference.
+"""A consumer group that outlives the process, as far as its members could notice the difference.
 
-What has to last is a generation that has its assignment, and who holds an instance id in it:
-nobody acts on any of it before the log has it. A round that is under way need not last. Until it
-ends nobody has an assignment of the new generation, so the old one may come back.
+What has to last is a generation that has its assignment, and the holders of instance ids in it:
+no member acts on any of it before the log has it. A round that is under way need not last. Until
+it ends no member has an assignment of the new generation, so the old one may come back.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ class DurableGroup(Group):
         super().__init__(name)
         self.org = org
         self.logged: Standing | None = None
-        """What the log was told last, taken or not, if that was of any members."""
+        """What was logged last, whether the log took it or not, if the group had members then."""
         self.held: list[tuple[Any, Outcome]] | None = None
-        """Answers that wait for the log, while it is told something."""
+        """Answers that wait for the log, while a write of this group is under way."""
         self.too_large = False
-        """Somebody was told that it cannot last."""
+        """The warning that it cannot last was logged."""
 
     @property
     def standing(self) -> Standing | None:
@@ -50,7 +50,7 @@ class DurableGroup(Group):
         leader: str,
         members: Sequence[Member],
     ) -> None:
-        """After a restart: as it settled last."""
+        """After a restart: the last complete round."""
         self.phase = Phase.STABLE
         self.generation = generation
         self.protocol_type, self.protocol_name = protocol_type, protocol_name
@@ -62,6 +62,6 @@ class DurableGroup(Group):
         self.logged = self.standing
 
     def start_over(self, now_us: int) -> None:
-        """The generation could not be made to last: everybody joins again."""
+        """The generation could not be made to last: every member joins again."""
         if self._is_stable:
             self._rebalance(now_us)

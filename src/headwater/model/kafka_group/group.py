@@ -1,12 +1,12 @@
-"""A consumer group: who is in it, which generation it is, and who waits for what.
+"""A consumer group: its members, its generation, and the requests that wait.
 
 Pure: times are given, ids are given. A caller that has to wait passes a token, and finds it with
-its outcome in `answers` when a later call, of anybody, has decided.
+its outcome in `answers` when a later call, of any member, has decided.
 
 Kept at all times (`promises.check_group`):
 
-- no members: empty or dead, or still preparing because somebody was promised a place;
-- nobody waits for a join unless the group prepares, nobody for a sync unless it completes;
+- no members: empty or dead, or still preparing because a member id was given out;
+- no member waits for a join unless the group prepares, none for a sync unless it completes;
 - the leader is a member, an instance id belongs to one member;
 - a generation never comes back.
 """
@@ -50,7 +50,7 @@ class Group:
         self.instances: dict[str, str] = {}
         """Instance id -> member id."""
         self.promised: dict[str, int] = {}
-        """Ids that were given out, and until when somebody may come with them."""
+        """Ids that were given out, and until when a member may join with them."""
         self.deadline_us = 0
         """Of the round, while preparing or completing."""
         self.answers: list[tuple[Any, Outcome]] = []
@@ -58,7 +58,7 @@ class Group:
     # -- joining
 
     def join(self, request: JoinRequest, token: Any, now_us: int) -> None:
-        """Answered when everybody has joined; at once when it is refused or nothing changes."""
+        """Answered when every member has joined; at once when it is refused or nothing changes."""
         refusal = self._join_refusal(request)
         if refusal is not None:
             self._answer(token, Refused(refusal, request.member_id))
@@ -77,7 +77,7 @@ class Group:
         if not request.protocol_type or not request.protocols:
             return Refusal.INCONSISTENT_GROUP_PROTOCOL
         member_id = request.member_id
-        # Only who has no instance id is promised one: nobody may come with both.
+        # Only a member without instance id is given one: none may come with both.
         if member_id and (member_id not in self.promised or request.instance_id is not None):
             refusal = self._identity_refusal(member_id, request.instance_id)
             if refusal is not None:
@@ -121,7 +121,7 @@ class Group:
         self._rebalance(now_us)
 
     def _replace(self, request: JoinRequest, token: Any, now_us: int) -> None:
-        """A static member came back without its id: it takes its own place under a new one."""
+        """A static member came back without its id: it replaces itself under a new one."""
         assert request.instance_id is not None
         member = self.members.pop(self.instances[request.instance_id])
         old_id, leads = member.member_id, member.member_id == self.leader
@@ -139,7 +139,7 @@ class Group:
         if self.phase is Phase.STABLE and same:
             joined = self._joined(member)
             if leads and not request.knows_skipping:
-                # Told that somebody else leads, it does not assign again.
+                # With another leader in the answer, it does not assign again.
                 self._answer(token, joined._replace(leader=old_id, members=()))
             else:
                 self._answer(token, joined._replace(skip_assignment=leads))
@@ -152,7 +152,7 @@ class Group:
         changed = member.protocols != request.protocols
         member.renew_session(now_us)
         is_current = self.phase is Phase.COMPLETING_REBALANCE or (
-            # A leader that joins again asks for a new round: only it knows why.
+            # A leader that joins again requests a new round: only it knows why.
             self.phase is Phase.STABLE and member.member_id != self.leader
         )
         if is_current and not changed:
@@ -167,7 +167,7 @@ class Group:
     # -- the round
 
     def _rebalance(self, now_us: int) -> None:
-        """Ask everybody to join again, unless that is under way; end the round if all have."""
+        """Have all members join again, unless that is under way; end the round if all have."""
         if self.phase is not Phase.PREPARING_REBALANCE:
             for member in self.members.values():
                 if member.syncing is not None:
@@ -238,7 +238,7 @@ class Group:
         protocol_type: str | None = None,
         protocol_name: str | None = None,
     ) -> None:
-        """Answered when the leader has said who gets what."""
+        """Answered when the leader has sent the assignment."""
         refusal = self._member_refusal(member_id, generation, instance_id)
         if refusal is None and (
             (protocol_type is not None and protocol_type != self.protocol_type)
@@ -287,7 +287,7 @@ class Group:
         return None
 
     def leave(self, member_id: str, instance_id: str | None, now_us: int) -> Refusal | None:
-        """A static member may be sent away by its instance id alone."""
+        """A static member may be removed by its instance id alone."""
         if self.phase is Phase.DEAD:
             return Refusal.COORDINATOR_NOT_AVAILABLE
         if instance_id is None and self.promised.pop(member_id, None) is not None:
@@ -351,7 +351,7 @@ class Group:
     def commit_refusal(
         self, member_id: str, generation: int, instance_id: str | None, now_us: int
     ) -> Refusal | None:
-        """Whether offsets may be stored. Without members anybody may who claims no generation."""
+        """Whether offsets may be stored. Without members a client may that names no generation."""
         if self.phase is Phase.DEAD:
             return Refusal.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and not self.members:

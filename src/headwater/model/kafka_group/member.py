@@ -1,4 +1,4 @@
-"""One member of a consumer group, and what it asks for when it joins."""
+"""One member of a consumer group, and its join request."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Member:
     expires_us: int
     assignment: bytes = b""
     joining: Any = None
-    """Whoever waits for the answer to a join, or None."""
+    """The token of the join that waits for an answer, or None."""
     syncing: Any = None
 
     @classmethod
@@ -69,7 +69,7 @@ class Member:
 
     @property
     def waits(self) -> bool:
-        """It waits for us, so its silence means nothing."""
+        """It waits for an answer of ours, so its silence means nothing."""
         return self.joining is not None or self.syncing is not None
 
     def metadata(self, protocol: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What a consumer group says to its members."""
+"""Phases of a consumer group, and the answers its members get."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ class Phase(Enum):
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
-    """Members are asked to join again; the round ends when all have, or at its deadline."""
+    """Members are to join again; the round ends when all have, or at its deadline."""
     COMPLETING_REBALANCE = "CompletingRebalance"
-    """Everybody joined; the leader owes the assignment."""
+    """All members joined; the leader owes the assignment."""
     STABLE = "Stable"
     DEAD = "Dead"
 
 
 class Refusal(Enum):
-    """Named as Kafka's error codes, so that the codes themselves stand in one place."""
+    """Named as Kafka's error codes, so that the codes themselves are in one module."""
 
-    COORDINATOR_NOT_AVAILABLE = "the group is gone; look for it again"
+    COORDINATOR_NOT_AVAILABLE = "the group is gone; find its coordinator again"
     FENCED_INSTANCE_ID = "another member took over this instance id"
     GROUP_MAX_SIZE_REACHED = "the group has all the members it may have"
     ILLEGAL_GENERATION = "the member is of another generation"
@@ -33,7 +33,7 @@ class Refusal(Enum):
 
 
 class MemberInfo(NamedTuple):
-    """What the leader is told of each member."""
+    """What the leader gets of each member."""
 
     member_id: str
     instance_id: str | None

@@ -1,6 +1,6 @@
 """An instance as it is at one moment. Never changed: every event makes a new one.
 
-So whoever holds one holds a consistent view, and a snapshot is a list of them. The context stays
+So a reference to one is a consistent view, and a snapshot is a list of them. The context stays
 JSON bytes until a reader parses it.
 """
 

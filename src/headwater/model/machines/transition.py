@@ -56,7 +56,7 @@ def merged(ctx: bytes, payload: dict[str, Any] | None) -> bytes:
 
 
 def check_expected(instance: Instance, state: str | None, wal_offset: int | None) -> None:
-    """CONFLICT when somebody else was there first."""
+    """CONFLICT when another change came first."""
     if state is not None and state != instance.state:
         raise MachineError(
             CONFLICT,

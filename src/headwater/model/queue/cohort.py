@@ -12,7 +12,7 @@ def share(available: int, wanted: Sequence[int]) -> list[int]:
     """How many each gets: in proportion to what it wants, never more than that.
 
     What does not divide goes one by one to those with the largest remainder, and among equals to
-    the one who came first. Nothing is left over while somebody still wants it.
+    the one who came first. Nothing is left over while a claimer still wants it.
     """
     total = sum(wanted)
     if available >= total:
@@ -36,7 +36,7 @@ class ClaimWindow(Generic[Claimer]):
         self._members: list[Claimer] = []
         self._wanted: list[int] = []
         self.closes_us: int | None = None
-        """When the pass is due; None while nobody waits."""
+        """When the pass is due; None while no claimer waits."""
 
     def __len__(self) -> int:
         return len(self._members)
@@ -45,7 +45,7 @@ class ClaimWindow(Generic[Claimer]):
         return claimer in self._members
 
     def join(self, claimer: Claimer, wanted: int, now_us: int, window_us: int) -> bool:
-        """True when this claimer opened the window, so that somebody sets the alarm."""
+        """True when this claimer opened the window: the caller sets the timer."""
         self._members.append(claimer)
         self._wanted.append(wanted)
         if self.closes_us is not None:
@@ -54,7 +54,7 @@ class ClaimWindow(Generic[Claimer]):
         return True
 
     def leave(self, claimer: Claimer) -> None:
-        """Somebody gave up waiting."""
+        """A claimer gave up waiting."""
         if claimer in self._members:
             at = self._members.index(claimer)
             del self._members[at], self._wanted[at]

@@ -1,8 +1,8 @@
 """What one claim was given, and when each claim runs out.
 
 Jobs claimed together share one object. A job in flight costs nothing of its own while it is one of
-a run of neighbours, and otherwise a place in a dict and one in a list. There is no timer for a job:
-a heap holds one entry for each claim, and whoever claims next looks at its top.
+a run of neighbours, and otherwise an entry in a dict and one in a list. There is no timer for a
+job: a heap holds one entry for each claim, and the next claim checks its top.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Grant:
     """A claim: the jobs it was given and the terms they are all held on.
 
     Its number is the fence: every later claim has a larger one, restarts included, so a worker
-    that slept through its deadline cannot settle a job that somebody else holds by now.
+    that slept through its deadline cannot ack a job that another worker holds by now.
     """
 
     __slots__ = ("connection", "deadline_us", "held", "lease_id", "node", "seqs")
@@ -71,7 +71,7 @@ class Deadlines:
             self.note_stale()
 
     def note_stale(self) -> None:
-        """One entry says nothing any more: all jobs of its grant are settled, or it has a twin."""
+        """One entry is stale: all jobs of its grant are acked or returned, or it has a twin."""
         self._stale += 1
         if self._stale > len(self._heap) // 2 + _SLACK:
             kept = {id(grant): grant for _, _, grant in self._heap if grant.held}

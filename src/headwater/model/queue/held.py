@@ -2,7 +2,7 @@
 
 A claim is mostly given neighbours and mostly acked as it was given. Such a run is one entry as long
 as all of it has one holder, whatever its length; what leaves it in between cuts it in two. Jobs
-that are no neighbours are places in a dict.
+that are no neighbours are entries of a dict.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from headwater.model.slots import as_run
 H = TypeVar("H")
 
 _RUN_MIN: Final = 4
-"""Fewer neighbours are places in the dict, like any others."""
+"""Fewer neighbours are entries of the dict, like any others."""
 
 
 class Held(Generic[H]):
@@ -30,7 +30,7 @@ class Held(Generic[H]):
         self._runs: dict[int, tuple[int, H]] = {}
         """By their first job: the job behind the last one, and who holds them."""
         self._firsts: list[int] = []
-        """The same, in order: where a job is looked for that is not the first of its run."""
+        """The same, in order: to find a job that is not the first of its run."""
         self._in_runs = 0
 
     def __len__(self) -> int:
@@ -78,7 +78,7 @@ class Held(Generic[H]):
             raise KeyError(seq)
 
     def pop(self, seq: int) -> H | None:
-        """Take it out and give its holder; None when it was not there, or nobody's."""
+        """Take it out and give its holder; None when it was not there, or had none."""
         if seq in self._alone:
             return self._alone.pop(seq)
         return self._cut(seq, seq + 1)
@@ -94,7 +94,7 @@ class Held(Generic[H]):
 
     def one_holder(self, seqs: list[int]) -> H | None:
         """Who holds all of these, when they ascend, which is how most workers name them. None when
-        they do not, or are not held, or not by one, or that is not easily told."""
+        they do not, or are not held, or not by one, or finding out would take long."""
         if self._runs:
             run = _run_of(seqs)
             first = None if run is None else self._run_with(run.start, run.stop)
@@ -103,7 +103,7 @@ class Held(Generic[H]):
         return one_holder(self._alone, seqs) if self._alone else None
 
     def move(self, target: Held[H | None], seqs: list[int]) -> None:
-        """Take these jobs, all of which are here, to another place."""
+        """Move these jobs, all of which are here, to another table."""
         run = _run_of(seqs) if self._runs else None
         holder = None if run is None else self._cut(run.start, run.stop)
         if run is not None and holder is not None:
@@ -117,7 +117,7 @@ class Held(Generic[H]):
 
     def let_go_together(self, seqs: list[int]) -> H | None:
         """Take out jobs that ascend and give the one who held all of them. None, and nothing is
-        done, when they do not, or it was not one, or that is not easily told."""
+        done, when they do not, or it was not one, or finding out would take long."""
         run = _run_of(seqs) if self._runs else None
         holder = None if run is None else self._cut(run.start, run.stop)
         if holder is None and self._alone:
@@ -166,7 +166,7 @@ class Held(Generic[H]):
 
 
 def _run_of(seqs: list[int]) -> range | None:
-    """As a range, if they are neighbours. What is no seq at all is nobody's neighbour."""
+    """As a range, if they are neighbours. What is no seq at all has no neighbours."""
     if not seqs or type(seqs[0]) is not int or type(seqs[-1]) is not int:
         return None
     try:

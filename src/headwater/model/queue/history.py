@@ -1,21 +1,21 @@
-"""The leases of a queue as the log tells them: event by event, in wall clock time.
+"""The leases of a queue as they are in the log: event by event, in wall clock time.
 
 What must be in the log depends on the queue:
 
 | event | written |
 |---|---|
 | claimed, returned, extended | when `leases_durable` |
-| appointed, dead lettered | always: they are part of what was asked for |
+| scheduled, dead lettered | always: the client requested them |
 | numbered | before a number is used that no frame covers: a fence is never used twice |
 | acked, dropped | as the delete of the record, always |
 
-A deadline that passes is no event: whoever reads the log back sees it in the times. Wall clock
+A deadline that passes is no event: replay sees it in the times. Wall clock
 times are only used over a restart, and then at most for the span that was promised: a clock that
 was set back in between holds no job longer than its lease, one that was set forward only ends a
 lease early, which a worker must live with anyway.
 
 A snapshot may know more than the frames it covers: leases take effect before the log has them.
-So an event that the snapshot has seen already changes nothing, which the number of its claim tells.
+So an event that the snapshot has seen already changes nothing, as the number of its claim shows.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Terms(NamedTuple):
 
 class _Outlook(NamedTuple):
     """When what is out comes back by itself, in order: ms of real time after a start, except for
-    appointments, which are about the calendar."""
+    scheduled delivery, which is about the calendar."""
 
     opened_ms: int
     leases: list[int]
@@ -101,8 +101,8 @@ class LeaseHistory:
             case LeaseKind.APPOINTED:
                 self.scheduled.update(zip(event.seqs, event.times, strict=True))
             case LeaseKind.DEAD_LETTERED:
-                # A snapshot may count letters whose frames it does not cover, so each event tells
-                # how many there were with it. Events of version 0.1.0 and before do not.
+                # A snapshot may count letters whose frames it does not cover, so each event has
+                # the count up to it. Events of version 0.1.0 and before do not.
                 count = event.lease_id or self.dead_lettered + len(event.seqs)
                 self.dead_lettered = max(self.dead_lettered, count)
                 for seq in event.seqs:
@@ -118,7 +118,7 @@ class LeaseHistory:
         if event.lease_id <= self.seen_lease_id:
             return
         for seq in event.seqs:
-            if seq in self.leases:  # it ran out, or nobody could have claimed it again
+            if seq in self.leases:  # it ran out, or no worker could have claimed it again
                 self.returned[seq] = self.returned.get(seq, 0) + 1
             self.leases[seq] = terms
             self.delays.pop(seq, None)
@@ -174,7 +174,7 @@ class LeaseHistory:
 
     def keep(self, is_live: Callable[[int], bool], *, held: bool = True) -> None:
         """Forget every job that is not there any more; and, when leases are durable no longer, who
-        held them: the log was not told what became of that."""
+        held them: what became of that was not logged."""
         if not held:
             self.leases.clear()
             self.delays.clear()
@@ -236,7 +236,7 @@ def remember(
 
 
 def resume(queue: QueueLeases, meta: QueueMeta, now_us: int, wall_ms: int) -> None:
-    """Give a new queue what the log and the snapshot told. Only live jobs may be named."""
+    """Give a new queue the state from log and snapshot. Only live jobs may be named."""
     queue.next_lease_id = max(queue.next_lease_id, meta.next_lease_id, meta.ceiling + 1)
     queue.dead_lettered = meta.dead_lettered
     queue.returned.update(meta.returned)

@@ -39,7 +39,7 @@ def one_holder(holders: Mapping[int, H | None], seqs: list[int]) -> H | None:
 
 
 def move(source: dict[int, H], target: dict[int, H | None], seqs: list[int]) -> None:
-    """Take these jobs, all of which are there, from one place to another."""
+    """Move these jobs, all of which are in the source, to the target."""
     if _native is not None:
         _native.move(source, target, seqs)
     else:

@@ -1,7 +1,7 @@
 """Per-key order: at most one job of a key is out, and the next waits until it is gone.
 
 A job takes its key when it is first claimed and keeps it until it is deleted: while it is leased,
-while a delay runs, while it waits to be delivered again. So jobs of one key are settled in the
+while a delay runs, while it waits to be delivered again. So jobs of one key complete in the
 order in which they were written. Jobs met while their key is taken are parked under it, eight
 bytes each, and the first of them gets the key from the one that leaves.
 """

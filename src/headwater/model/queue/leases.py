@@ -1,10 +1,10 @@
 """The leases of one queue: who holds which job, what comes back, and what is next.
 
-A job is in exactly one place:
+A job is in exactly one state:
 
-| place | which jobs | what takes it away |
+| state | which jobs | what ends it |
 |---|---|---|
-| fresh | live, at or behind `claim_cursor`, in no other place | a claim |
+| fresh | live, at or behind `claim_cursor`, in no other state | a claim |
 | held | in `leases`, with the claim that holds it | ack, nack, its deadline |
 | leaving | being deleted for good: acked, or delivered too often | the log has it |
 | delayed | given back with a delay, or not to be claimed before its time | the time |
@@ -14,9 +14,9 @@ A job is in exactly one place:
 | unreadable | damaged, and there is no dead letter topic to put it in | the topic gets one |
 
 Ready jobs cost nothing: the fresh ones are the topic's own index behind a cursor. Nothing here
-looks at a clock. Deadlines and delays are monotonic microseconds, so a wall clock that jumps moves
-none of them. Only an appointment (`deliver_at`) is about the calendar, which the caller passes in
-as a time that follows the wall clock without leaps.
+reads a clock. Deadlines and delays are monotonic microseconds, so a wall clock that jumps moves
+none of them. Only scheduled delivery (`deliver_at`) is about the calendar, which the caller passes
+in as a time that follows the wall clock without leaps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from headwater.model.queue.live_jobs import LiveSeqs, next_live
 from headwater.model.queue.verdict import Claims, ExhaustedJob, Verdict, judge
 
 DRAW_SLOTS_MAX: Final = 16_384
-"""Seqs one draw passes at most; whoever wants more draws again."""
+"""Seqs one draw passes at most; for more the caller draws again."""
 
 
 class QueueLeases:
@@ -78,13 +78,13 @@ class QueueLeases:
         self.claim_cursor = 0
         self.next_lease_id = next_lease_id
         self.unreadable: dict[int, None] = {}
-        """Damaged jobs: nobody is given them, and they hold up nobody."""
+        """Damaged jobs: no worker gets them, and they hold up no other job."""
         self.dead_lettered = 0
         self.deliveries_max = 0
         """0 means no limit; without a dead letter topic there is none."""
         self.keys: FifoKeys | None = None
         self.keys_known = True
-        """False when jobs are out whose keys nobody told: see `unkeyed`."""
+        """False when jobs are out whose keys are not known: see `unkeyed_seqs`."""
         self._out_upto = 0
         """No job behind this one is out of line before the cursor has met it."""
         self._deadlines = Deadlines()
@@ -100,13 +100,13 @@ class QueueLeases:
         return len(self.leases) + len(self.leaving)
 
     def ready(self, jobs: LiveSeqs) -> int:
-        """Live jobs that nobody holds and nothing keeps back."""
+        """Live jobs that no worker holds and nothing keeps back."""
         out = self.in_flight + len(self.delays) + len(self.scheduled)
         return max(jobs.live_count - out - self.kept_back, 0)
 
     @property
     def kept_back(self) -> int:
-        """Jobs that nobody is given before somebody does something about them."""
+        """Jobs that no worker gets until an operator acts or a retry succeeds."""
         return len(self.blocked) + len(self.unreadable)
 
     def has_fresh(self, jobs: LiveSeqs) -> bool:
@@ -134,7 +134,7 @@ class QueueLeases:
     # -- claiming
 
     def sweep(self, now_us: int, calendar_ms: int) -> None:
-        """What ran out or came due since the last look is ready again."""
+        """What ran out or came due since the last sweep is ready again."""
         for grant in self._deadlines.expired(now_us):
             for seq in self._held_by(grant):
                 self._let_go(seq, grant)
@@ -156,7 +156,7 @@ class QueueLeases:
                 self._ready_again(seq)
 
     def draw(self, jobs: LiveSeqs, wanted: int) -> Sequence[int]:
-        """Take the next jobs out of line, reclaimed ones first; nobody else will be given them.
+        """Take the next jobs out of line, reclaimed ones first; no other claim gets them.
 
         They must be granted or put back. Takes about as long as there are jobs wanted. Fewer may
         come while `has_fresh` says that there are more.
@@ -229,7 +229,7 @@ class QueueLeases:
         return grant
 
     def take_back(self, grant: Grant) -> None:
-        """A claim that nobody was told of, because the log refused it: no delivery counts."""
+        """A claim that no worker got, because the log refused it: no delivery counts."""
         seqs = self._held_by(grant)
         for seq in seqs:
             self._let_go(seq, grant)
@@ -348,24 +348,24 @@ class QueueLeases:
 
     @property
     def has_exhausted(self) -> bool:
-        """There may be jobs to put away."""
+        """There may be jobs to dead-letter."""
         return bool(self._exhausted)
 
     def take_exhausted(self) -> list[ExhaustedJob]:
-        """Jobs to put away since the last time; each must be `gone` or `stays` later."""
+        """Jobs to dead-letter since the last time; each must be `gone` or `stays` later."""
         dying, self._exhausted = self._exhausted, []
         return [job for job in dying if job.seq in self.leaving]
 
     def block(self, seq: int, retry_us: int, *, is_copied: bool) -> None:
-        """A job that could not be put away: nobody is given it until that is tried again. The next
-        job of its key need not wait for it."""
+        """A job that could not be dead-lettered: no worker gets it until that is tried again. The
+        next job of its key need not wait for it."""
         if seq in self.leaving and self.leaving.pop(seq) is None:
             self.blocked[seq] = is_copied
             self._retry_us = retry_us
             self._free_key(seq)
 
     def retry_blocked(self) -> None:
-        """The rules have changed: try at the next look."""
+        """The rules have changed: try at the next sweep."""
         self._retry_us = 0
 
     def gone(self, seqs: list[int]) -> None:
@@ -398,7 +398,7 @@ class QueueLeases:
                 self.leases[seq] = grant
 
     def forget(self, seqs: Iterable[int]) -> None:
-        """Jobs that are not there any more, whoever deleted them."""
+        """Jobs that are not there any more, whatever deleted them."""
         for seq in seqs:
             grant = self.leases.pop(seq) or self.leaving.pop(seq)
             if grant is not None:

@@ -1,4 +1,4 @@
-"""Jobs nobody has claimed yet: found by walking the topic's own index, so they cost nothing."""
+"""Jobs that were never claimed: a scan of the topic's own index finds them; they cost nothing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from headwater.model.slots import DEAD
 
 _FEW: Final = 8
-"""Up to here one look each is quicker than asking numpy."""
+"""Up to here one check each is quicker than numpy."""
 
 
 class LiveSeqs(Protocol):
@@ -44,10 +44,10 @@ class Sizes(Protocol):
 
 
 def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[Sequence[int], int]:
-    """At most `wanted` live seqs from here on, and how far was looked.
+    """At most `wanted` live seqs from here on, and how far the scan went.
 
-    One stretch is looked at, so fewer may be found than there are; the next call goes on. Where all
-    of it is alive, it is a range: nothing is made for each of them.
+    It scans one stretch, so there may be more live seqs; the next call goes on. Where all of it is
+    alive, the result is a range: nothing is made for each of them.
     """
     first = jobs.first_live(from_seq)
     if first >= jobs.next_seq:

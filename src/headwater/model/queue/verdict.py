@@ -1,4 +1,5 @@
-"""Who may settle a job: only its holder, in time, under the current number if one is named."""
+"""Who may ack, nack or extend a job: only its holder, in time, under the current number if one is
+named."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class Verdict(NamedTuple):
 
 
 class ExhaustedJob(NamedTuple):
-    """A job that was delivered as often as it may be, and is to be put away."""
+    """A job that was delivered as often as it may be, and is to be dead-lettered."""
 
     seq: int
     deliveries: int
@@ -37,7 +38,7 @@ def judge(
     lease_ids: Sequence[int] | None,
     now_us: int,
 ) -> Verdict:
-    """Which of these jobs the node may settle now; each of them once."""
+    """Which of these jobs the node may ack, nack or extend now; each of them once."""
     seqs = list(seqs)
     grant = leases.one_holder(seqs)
     if (

@@ -1,4 +1,4 @@
-"""Routers: copies from one topic to another, who may feed whom, and how far each has come."""
+"""Routers: copies from one topic to another, the graph of routes, and the cursor of each router."""
 
 from headwater.model.router.cursor import CursorMark, Fate, RouterCursor, Slot, slot_for
 from headwater.model.router.definition import (

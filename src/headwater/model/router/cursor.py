@@ -1,25 +1,25 @@
-"""How far a router has come, what it leaves in its destination, and where it goes on.
+"""A router's cursor: how far it is, what it leaves in its destination, and where it goes on.
 
 Copies are not in the log. They are in the destination's memory until a checkpoint puts them into
 segments; a crash before that takes them, and they are made again from the source. What a router
-leaves in its destination for each record it passes depends on its promise:
+leaves in its destination for each record it passes depends on its guarantee:
 
 | record at the source | at_least_once | exactly_once |
 |---|---|---|
 | matches | a copy | a copy |
-| does not match, or was deleted | nothing | an empty place |
-| lost (cap, age) before it was copied | a lost place | a lost place |
+| does not match, or was deleted | nothing | an empty slot |
+| lost (cap, age) before it was copied | a lost slot | a lost slot |
 
-With exactly_once every source seq has exactly one place in the destination. So the place a copy
-is at says which record it is a copy of, and the head of what survived says where to go on: a
+With exactly_once every source seq has exactly one slot in the destination. So the slot of a copy
+shows which record it is a copy of, and the head of what survived shows where to go on: a
 record is copied once, under the same seq before and after the crash, and a reader of the
-destination never meets it twice. The price is a place for every record that is passed over.
+destination never meets it twice. The price is a slot for every record that is passed over.
 
-With at_least_once only what matches takes a place. A mark, made durable in the same checkpoint as
+With at_least_once only what matches takes a slot. A mark, made durable in the same checkpoint as
 the copies it counts, says how far the source was read; what came after it is copied again, under
 seqs that were never used before (I3).
 
-A lost place is what readers of the destination are told of, as `source_trim` (I9).
+A lost slot becomes a tombstone for readers of the destination, with `source_trim` (I9).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Fate(Enum):
 
     MATCHES = "matches"
     PASSED = "passed"
-    """Deleted, or not what the filter asks for."""
+    """Deleted, or not matched by the filter."""
     LOST = "lost"
 
 
@@ -78,7 +78,7 @@ class Trim(NamedTuple):
 
     @property
     def slots(self) -> int:
-        """Lost places they leave in the destination."""
+        """Lost slots they leave in the destination."""
         return self.last_seq - self.first_seq + 1
 
 
@@ -98,7 +98,7 @@ class RouterCursor:
         """Records others wrote into the destination since the mark."""
 
     def next_range(self, source_visible_seq: int, limit: int) -> tuple[int, int] | None:
-        """The source seqs to look at next, both ends included; None when there are none."""
+        """The source seqs to copy next, both ends included; None when there are none."""
         if self.source_seq >= source_visible_seq:
             return None
         return self.source_seq + 1, min(self.source_seq + limit, source_visible_seq)
@@ -110,7 +110,7 @@ class RouterCursor:
         return Trim(self.source_seq + 1, evict_floor - 1)
 
     def passed(self, upto_seq: int, copies: int) -> None:
-        """Everything up to this source seq has its place in the destination."""
+        """Everything up to this source seq has its slot in the destination."""
         if upto_seq < self.source_seq:
             raise InvariantError(f"a router at {self.source_seq} cannot go back to {upto_seq}")
         self.source_seq = upto_seq
@@ -122,7 +122,7 @@ class RouterCursor:
         self.held = True
 
     def next_mark(self, dest_seq: int) -> CursorMark:
-        """What the destination's next checkpoint, up to this seq, is to say of this router."""
+        """The mark for this router in the destination's next checkpoint, up to this seq."""
         return CursorMark(self.source_seq, dest_seq)
 
     def marked(self, mark: CursorMark) -> None:

@@ -1,4 +1,4 @@
-"""What a router is asked to do: from where, to where, which records, with which promise.
+"""The definition of a router: source, destination, filter and guarantee.
 
 The filter and what copies keep can be changed, for records that come later. The topics and the
 guarantee cannot: what the copies mean depends on them, so that is to delete it and make another.
@@ -23,7 +23,7 @@ class Guarantee(Enum):
     AT_LEAST_ONCE = "at_least_once"
     """After a crash some records may be copied again; every record copied has its own seq."""
     EXACTLY_ONCE = "exactly_once"
-    """Each source record has one place in the destination, the same before and after a crash."""
+    """Each source record has one slot in the destination, the same before and after a crash."""
 
 
 class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -49,7 +49,7 @@ class RouterSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
 
 def may_become(known: RouterSettings, wanted: RouterSettings) -> bool:
     """May a router go on with these settings from where it is? With exactly_once each source seq
-    has one place in the destination, which only one definition can tell."""
+    has one slot in the destination, which only one definition determines."""
     return (
         known != wanted
         and (known.source, known.dest) == (wanted.source, wanted.dest)

@@ -1,11 +1,11 @@
-"""Which topics feed which: no circles unless asked for, and one source for each destination.
+"""The graph of routes: no cycles unless allowed, and one source for each destination.
 
 - A definition that would close a circle is refused with the way round, from its destination back
   to it, unless it says `allow_cycle`. In a circle every copy counts its hops, and the copy after
   the eighth is not made.
 - All routers into a destination have the same source: what is in a destination can then be made
   again from one topic's log, in its order. A router that promises exactly_once is the only one
-  into its destination, because there each source seq has one place.
+  into its destination, because there each source seq has one slot.
 - A topic that is deleted takes its routers with it, those from it and those into it.
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headwater.core.units import US_PER_S
-from headwater.engine.governing import PressureControl
+from headwater.engine.pressure import PressureControl
 from headwater.model.pressure import SAMPLE_US, Rung, Transition
 from headwater.observe.metrics import Sample
 

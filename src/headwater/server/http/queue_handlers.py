@@ -10,9 +10,9 @@ import msgspec
 
 from headwater.core.errors import NotAQueueError
 from headwater.engine.engine import Engine
-from headwater.engine.queue_answers import LeaseResult
-from headwater.engine.queue_state import ClaimRequest
-from headwater.engine.queue_steps import (
+from headwater.engine.operation import AsOwner, Operation
+from headwater.engine.queues.claims import Queues
+from headwater.engine.queues.operations import (
     ClaimOptions,
     PendingClaim,
     ack_operation,
@@ -22,9 +22,9 @@ from headwater.engine.queue_steps import (
     nack_operation,
     run_claim,
 )
-from headwater.engine.queues import Queues
-from headwater.engine.steps import AsOwner, Operation
-from headwater.engine.topic import Topic
+from headwater.engine.queues.results import LeaseResult
+from headwater.engine.queues.state import ClaimRequest
+from headwater.engine.topics.topic import Topic
 from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.http.job_text import JobsText, fetch_jobs_text, jobs_text_at_hand
 from headwater.server.http.request_body import body_of

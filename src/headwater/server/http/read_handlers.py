@@ -13,10 +13,9 @@ import msgspec
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.core.units import MIB
-from headwater.engine.router_steps import caught_up_operation
-from headwater.engine.steps import (
-    InFiles,
-    Operation,
+from headwater.engine.operation import InFiles, Operation
+from headwater.engine.routers.operations import caught_up_operation
+from headwater.engine.topics.operations import (
     ReadResult,
     diff_request,
     loaded_topic,

@@ -11,10 +11,10 @@ import msgspec
 from headwater.config.topic import TopicType, check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
-from headwater.engine.configuring import create_operation
-from headwater.engine.queues import Queues
-from headwater.engine.steps import delete_operation, drop_operation
-from headwater.engine.topic import Topic
+from headwater.engine.queues.claims import Queues
+from headwater.engine.topics.creation import create_operation
+from headwater.engine.topics.operations import delete_operation, drop_operation
+from headwater.engine.topics.topic import Topic
 from headwater.model.priority import base_priority
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.http.exchange import Exchange

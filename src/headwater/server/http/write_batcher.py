@@ -19,8 +19,8 @@ from headwater.config.topic import Discard
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.units import KIB
-from headwater.engine.input import EncodedRecords, checked_key
 from headwater.engine.pending import Appended, Pending, Write
+from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
 from headwater.format.frame import FrameFlag
 from headwater.native import compiled
 from headwater.server.http.exchange import Exchange
@@ -41,7 +41,7 @@ from headwater.wire.requests import WriteRequest, decode_request
 
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
-    from headwater.engine.topic import Topic
+    from headwater.engine.topics.topic import Topic
     from headwater.server.app import App
     from headwater.server.http.request_head import Head
 

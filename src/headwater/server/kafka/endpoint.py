@@ -12,10 +12,10 @@ from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.core.units import US_PER_S
-from headwater.engine.governing import PressureControl
 from headwater.engine.kafka.batch_appender import Repeated
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined_store import JoinedStore
+from headwater.engine.pressure import PressureControl
 from headwater.observe.logs import Logger
 from headwater.server.failures import unforeseen
 from headwater.server.kafka.api_handlers import HANDLED, OF_GROUPS

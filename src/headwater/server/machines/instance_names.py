@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from headwater.engine.machine_steps import open_store
 from headwater.engine.machines import requests
+from headwater.engine.machines.operations import open_store
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watchers import TransitionEvent
-from headwater.engine.steps import AsOwner, Operation
+from headwater.engine.operation import AsOwner, Operation
 from headwater.model.machines.errors import MachineError
 from headwater.server.access.keys import ORGANISATION_DEFAULT, ApiKey
 from headwater.wire import machine_answers as wire

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
-from headwater.engine import machine_steps as engine_operations
+from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.watchers import (
     TransitionEvent,
@@ -19,7 +19,7 @@ from headwater.engine.machines.watchers import (
     WatchFilter,
     watch_filter,
 )
-from headwater.engine.steps import AsOwner, Operation
+from headwater.engine.operation import AsOwner, Operation
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.topic_handlers import flag, number
 from headwater.server.machines.instance_names import own_event

@@ -14,9 +14,9 @@ import msgspec
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
-from headwater.engine.machine_steps import catch_up_operation
-from headwater.engine.machine_telling import transition
 from headwater.engine.machines.log_reader import GapReason, LogGap
+from headwater.engine.machines.operations import catch_up_operation
+from headwater.engine.machines.responses import transition
 from headwater.engine.machines.watchers import CatchUpPlan, Missed, TransitionEvent, Watcher
 
 if TYPE_CHECKING:

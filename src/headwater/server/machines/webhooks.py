@@ -31,8 +31,8 @@ import msgspec
 from headwater import __version__
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
 from headwater.disk import Disk
-from headwater.engine.machine_steps import open_store
 from headwater.engine.machines.log_reader import GapReason
+from headwater.engine.machines.operations import open_store
 from headwater.engine.machines.positions import (
     WEBHOOK_HELD_BYTES_MAX,
     webhook_file,
@@ -45,8 +45,8 @@ from headwater.engine.machines.watchers import (
     Watcher,
     watch_filter,
 )
+from headwater.engine.maintenance.retention_holds import Hold, RetentionHolds
 from headwater.engine.parts import Part
-from headwater.engine.retention_holds import Hold, RetentionHolds
 from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, global_offset
 from headwater.model.machines.definition import check_machine_name
 from headwater.model.retention_hold import HoldOwner

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.engine.machine_steps import counts
+from headwater.engine.machines.operations import counts
 from headwater.observe.metrics import Sample
 from headwater.server.access.keys import ApiKey
 from headwater.server.machines.operations import sees_of

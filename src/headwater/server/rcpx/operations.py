@@ -10,9 +10,9 @@ import msgspec
 
 from headwater import __version__
 from headwater.core.errors import ClosedError, InvalidRequestError
-from headwater.engine import machine_steps as engine_operations
-from headwater.engine.machine_telling import with_records
-from headwater.engine.steps import Operation
+from headwater.engine.machines import operations as engine_operations
+from headwater.engine.machines.responses import with_records
+from headwater.engine.operation import Operation
 from headwater.model.machines.errors import bad_request
 from headwater.server.access.keys import Scope
 from headwater.server.machines import operations as machines

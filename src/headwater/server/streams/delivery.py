@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from headwater.core.units import US_PER_S
-from headwater.engine.governing import PressureControl
-from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailRead
-from headwater.engine.ready import ReadySet
-from headwater.engine.steps import (
+from headwater.engine.pressure import PressureControl
+from headwater.engine.ready_set import ReadySet
+from headwater.engine.topics.operations import (
     DiffRequest,
     ReadResult,
     Take,
@@ -30,7 +29,8 @@ from headwater.engine.steps import (
     ensure_loaded,
     read_as_operation,
 )
-from headwater.engine.topic import Topic, Wakeup
+from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan, TailRead
+from headwater.engine.topics.topic import Topic, Wakeup
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND

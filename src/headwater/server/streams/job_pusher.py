@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Final
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP
 from headwater.core.units import US_PER_MS, US_PER_S
-from headwater.engine.dead_letters import dead_letter_operation
+from headwater.engine.operation import Answered, Operation
 from headwater.engine.pending import Change
-from headwater.engine.queue_state import ClaimRequest
-from headwater.engine.queue_steps import check_node, serve_operation, set_aside_operation
-from headwater.engine.queues import Queues
-from headwater.engine.steps import Answered, Operation, ensure_loaded
-from headwater.engine.topic import Topic
+from headwater.engine.queues.claims import Queues
+from headwater.engine.queues.dead_letters import dead_letter_operation
+from headwater.engine.queues.operations import check_node, serve_operation, set_aside_operation
+from headwater.engine.queues.state import ClaimRequest
+from headwater.engine.topics.operations import ensure_loaded
+from headwater.engine.topics.topic import Topic
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.job_text import fetch_jobs
 from headwater.server.http.queue_handlers import require_queue

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.blocking import Database
+from headwater.engine.database import Database
 from headwater.model.machines.errors import MachineError
 from headwater.testing.clock import ManualClock
 from headwater.testing.crash_plan import CrashKind, CrashPlan
