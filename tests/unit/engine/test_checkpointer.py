@@ -13,14 +13,14 @@ import pytest
 
 import headwater
 from headwater.core.errors import DiskFullError
-from headwater.engine import checkpoint
-from headwater.engine.checkpoint import Checkpointer, TopicJob
-from headwater.engine.topic import Topic
+from headwater.engine.maintenance import checkpointer
+from headwater.engine.maintenance.checkpointer import Checkpointer, TopicJob
+from headwater.engine.topics.topic import Topic
 from headwater.format.frame import FrameType
 from headwater.format.segment import IndexFlag, SegmentFile, decode_entries, index_flags
 from tests.rig.damage import first_seqs, segment_path
 from tests.unit.engine.conftest import Open
-from tests.unit.engine.looking import frames_in_log
+from tests.unit.engine.engine_files import frames_in_log
 
 Step = Callable[[], None]
 NAME = "orders"
@@ -218,8 +218,8 @@ def test_what_is_written_after_a_topic_became_ephemeral_reaches_no_segment(opene
 def test_a_large_topic_goes_into_segments_in_runs_that_follow_each_other(
     opened: Open, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checkpoint, "SLICE_BYTES_MAX", 200)
-    monkeypatch.setattr(checkpoint, "RUN_BYTES_MAX", 500)
+    monkeypatch.setattr(checkpointer, "SLICE_BYTES_MAX", 200)
+    monkeypatch.setattr(checkpointer, "RUN_BYTES_MAX", 500)
     db = opened()
     words = [f"record {number}" for number in range(40)]
     for word in words:
