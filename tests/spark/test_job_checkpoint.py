@@ -44,7 +44,7 @@ garbage = st.sampled_from([b"", b"\x01", b"torn in the middle of a group " * 3])
 
 def needed(db: Database, files: dict[PurePath, bytes]) -> dict[PurePath, bytes]:
     """Without segments below the floors, which the engine drops at its next look."""
-    reopened = {}
+    contents = {}
     for path, content in files.items():
         topic_id = parse_topic_directory_name(path.parent.name)
         topic = None if topic_id is None else db.engine.core.registry.by_id(topic_id)
@@ -61,8 +61,8 @@ def needed(db: Database, files: dict[PurePath, bytes]) -> dict[PurePath, bytes]:
             segment.first_seq == parsed[0] and not (segment.sealed and segment.end_seq < earliest)
             for segment in topic.segments
         ):
-            reopened[path] = content
-    return reopened
+            contents[path] = content
+    return contents
 
 
 def check_same(disk: FakeDisk, engine: Engine) -> None:
@@ -302,8 +302,8 @@ def test_routers_at_work_are_refused_and_those_at_rest_come_along() -> None:
     engine.do([("append", "one", 3, None, 4)])
     engine.db.put_router("copies", source="one", dest="two")
     engine.do([("append", "one", 3, None, 4)])
-    engine.db.engine.forwarding.route_all()
-    engine.db.engine.forwarding.run_dry()
+    engine.db.engine.copy_rounds.route_all()
+    engine.db.engine.copy_rounds.run_dry()
     with pytest.raises(RequestError, match="there are routers"):
         checkpoint_here(engine.disk.clone(), engine.clock)
     engine.restart(1)
@@ -312,8 +312,8 @@ def test_routers_at_work_are_refused_and_those_at_rest_come_along() -> None:
     reopened = open_stepped(moved_output(engine.disk), engine.settings, engine.clock)
     assert [(state.router, state.source_seq) for state in reopened.routers()] == [("copies", 6)]
     assert reopened.state("two").count == 3
-    reopened.engine.forwarding.route_all()
-    reopened.engine.forwarding.run_dry()
+    reopened.engine.copy_rounds.route_all()
+    reopened.engine.copy_rounds.run_dry()
     assert reopened.state("two").count == 3, "nothing is copied twice"
 
 
