@@ -11,11 +11,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headwater.api.machine_requests import FlushAll, Request, Sees
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, InvariantError, OverloadedError
 from headwater.engine.machines.ahead import Ahead
 from headwater.engine.machines.draft import Draft, PlainDraft
-from headwater.engine.machines.requests import FlushAll, Request, Sees
 from headwater.engine.machines.tables import Effect, Tables
 from headwater.engine.pending import Pending
 from headwater.format.machines.names import global_offset, segment_of, within_segment

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headwater.engine.machines import requests
+from headwater.api import machine_requests as requests
 from headwater.engine.machines.ahead import Ahead
 from headwater.engine.machines.answers import (
     Answer,

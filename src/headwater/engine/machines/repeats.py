@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.engine.machines import requests
+from headwater.api import machine_requests as requests
 from headwater.engine.machines.answers import Applied, Created
 from headwater.engine.machines.tables import Remembered
 from headwater.model.machines.errors import CONFLICT, MachineError

@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
+from headwater.api import machine_requests as requests
+from headwater.api.machine_requests import WatchFilter
 from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, PoisonedError
 from headwater.disk import DirectoryLock, Disk
-from headwater.engine.machines import requests
 from headwater.engine.machines.answers import (
     Applied,
     BatchDone,
@@ -55,7 +56,7 @@ from headwater.engine.machines.recovery import (
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.statistics import statistics_of
 from headwater.engine.machines.tables import Effect
-from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers, WatchFilter
+from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers
 from headwater.engine.maintenance.retention_holds import RetentionHolds
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner

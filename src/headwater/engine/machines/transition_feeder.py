@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from headwater.api.machine_requests import WatchFilter
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
@@ -35,7 +36,7 @@ from headwater.engine.machines.log_reader import LogGap
 from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import Effect
-from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, WatchFilter
+from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.topics.operations import append_encoded_operation
 from headwater.engine.topics.record_encoding import EncodedRecords

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from headwater.api.machine_requests import CreateInstance, DeleteInstance, FlushAll
 from headwater.engine.machines.deletions import Deletion, Deletions
-from headwater.engine.machines.requests import CreateInstance, DeleteInstance, FlushAll
 from headwater.engine.pending import Pending
 from headwater.model.machines.errors import MachineError
 from headwater.testing import FakeDisk
