@@ -173,12 +173,14 @@ class MachineStore:
         self.maintenance = MachineMaintenance(
             self.book, self.compactor, self._files, self._owner, clock, settings
         )
-        self._keeper = make_maintenance(clock, settings.keep_interval_ms, self.maintenance.round)
+        self._maintenance_thread = make_maintenance(
+            clock, settings.keep_interval_ms, self.maintenance.round
+        )
         self._log.open()
         if settings.switch_interval_us is not None:
             switch_interval.lower(settings.switch_interval_us)
         self.shard.start()
-        self._keeper.start()
+        self._maintenance_thread.start()
 
     def submit(self, request: requests.Request, sees: requests.Sees | None = None) -> Pending[Any]:
         """One change of any kind. Deletes are taken even when the disk is full."""
@@ -402,7 +404,7 @@ class MachineStore:
     @property
     def last_error(self) -> Exception | None:
         """Why expiries or the last compaction failed; it is tried again."""
-        return self.compactor.error or self._keeper.error
+        return self.compactor.error or self._maintenance_thread.error
 
     @property
     def poison(self) -> PoisonedError | None:
@@ -453,7 +455,7 @@ class MachineStore:
         if self._closing:
             return
         self._owner.call(self._begin_closing)
-        self._keeper.stop()
+        self._maintenance_thread.stop()
         self.shard.close()
         if self.settings.switch_interval_us is not None:
             switch_interval.restore(self.settings.switch_interval_us)

@@ -157,16 +157,18 @@ class TransitionFeeder:
         self._moved_since: int | None = None
         clock = self._clock = database.engine.core.clock
         self._moved_us = clock.monotonic_us()
-        self._keeper = make_maintenance(clock, store.settings.feed_interval_ms, self.round)
+        self._maintenance_thread = make_maintenance(
+            clock, store.settings.feed_interval_ms, self.round
+        )
         store.listeners.append(self._on_committed)
 
     def start(self) -> None:
-        self._keeper.start()
+        self._maintenance_thread.start()
 
     @property
     def last_error(self) -> Exception | None:
         """Why the last round failed; the next tries again."""
-        return self._keeper.error
+        return self._maintenance_thread.error
 
     @property
     def position(self) -> int:
@@ -188,7 +190,7 @@ class TransitionFeeder:
 
     def stop(self) -> None:
         """What is not in the topic yet stays in the log until the next start."""
-        self._keeper.stop()
+        self._maintenance_thread.stop()
         self._store.listeners.remove(self._on_committed)
         try:
             self._save()
