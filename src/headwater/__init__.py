@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from headwater.client import AsyncClient, Client
     from headwater.config.engine import EngineSettings
     from headwater.core.records import Record
-    from headwater.engine.asynchronous import AsyncDatabase
-    from headwater.engine.blocking import Database
+    from headwater.engine.async_database import AsyncDatabase
+    from headwater.engine.database import Database
     from headwater.engine.machines.requests import ApplyEvent, CreateInstance, DeleteInstance
     from headwater.engine.opening import open_database as open  # noqa: A004
     from headwater.engine.opening import open_database_async as open_async
@@ -29,10 +29,10 @@ __getattr__ = late_names(
     {
         "ApplyEvent": "headwater.engine.machines.requests:ApplyEvent",
         "AsyncClient": "headwater.client:AsyncClient",
-        "AsyncDatabase": "headwater.engine.asynchronous:AsyncDatabase",
+        "AsyncDatabase": "headwater.engine.async_database:AsyncDatabase",
         "Client": "headwater.client:Client",
         "CreateInstance": "headwater.engine.machines.requests:CreateInstance",
-        "Database": "headwater.engine.blocking:Database",
+        "Database": "headwater.engine.database:Database",
         "DeleteInstance": "headwater.engine.machines.requests:DeleteInstance",
         "EngineSettings": "headwater.config.engine:EngineSettings",
         "ReadOnlyDatabase": "headwater.engine.read_only:ReadOnlyDatabase",

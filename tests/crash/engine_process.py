@@ -13,7 +13,7 @@ from typing import Any
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
-from headwater.engine.blocking import Database
+from headwater.engine.database import Database
 from headwater.engine.opening import open_database
 
 CLASSES = ("fsync", "disk", "memory")

@@ -11,7 +11,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.engine.kafka.producers import BATCHES_MAX
-from headwater.format.kafka.events import GroupMember, GroupSettled
+from headwater.format.kafka.events import GroupMember, GroupMembership
 from headwater.format.kafka.records import Producer
 from headwater.recovery.kafka.view import KafkaView
 from headwater.testing import CrashKind, CrashPlan, FakeDisk, FaultDisk
@@ -38,7 +38,7 @@ class Known:
     """How many of them no crash may take."""
     starts: dict[Place, int] = field(default_factory=dict)
     offsets: dict[Place, int] = field(default_factory=dict)
-    settled: dict[str, GroupSettled] = field(default_factory=dict)
+    settled: dict[str, GroupMembership] = field(default_factory=dict)
     """Groups with members."""
     dropped: frozenset[str] = frozenset()
     sent: tuple[Sent, ...] = ()
@@ -247,16 +247,16 @@ def seen_in(life: KafkaLife) -> dict[Place, tuple[int, list[bytes]]]:
     }
 
 
-def settled(group: str, generation: int, *members: str) -> GroupSettled:
+def settled(group: str, generation: int, *members: str) -> GroupMembership:
     rows = tuple(
         GroupMember(each, None, "client", "/::1", 10**7, 10**7, (("range", b"r"),), each.encode())
         for each in members
     )
     leader = members[0] if members else ""
-    return GroupSettled(1, group, generation, "consumer", "range", leader, rows)
+    return GroupMembership(1, group, generation, "consumer", "range", leader, rows)
 
 
-def settled_in(life: KafkaLife) -> dict[str, GroupSettled]:
+def settled_in(life: KafkaLife) -> dict[str, GroupMembership]:
     """The groups whose members may go on."""
     return {event.group: event for event in life.store.memberships()}
 

@@ -10,8 +10,8 @@ import pytest
 
 from headwater.core.errors import HeadConflictError, HeadwaterError
 from headwater.engine.engine import Engine
-from headwater.engine.input import encode_records
-from headwater.engine.loading import load_once
+from headwater.engine.topics.loader import load_once
+from headwater.engine.topics.record_encoding import encode_records
 from headwater.model.match import parse_match
 from headwater.testing import KILL, POWER_LOSS, TORN, Fault, FaultDisk, Verb
 from tests.rig.judging import read_events

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.engine.blocking import Database
+from headwater.engine.database import Database
 from headwater.engine.opening import open_database
 from tests.crash.engine_process import TOPICS, payload, settings
 from tests.crash.matrix import FULL, tried

@@ -15,8 +15,8 @@ from pathlib import PurePath
 import pytest
 
 from headwater.core.errors import HeadwaterError, StorageError
-from headwater.engine.blocking import Database
-from headwater.engine.verifying import verify_directory
+from headwater.engine.database import Database
+from headwater.engine.maintenance.verification import verify_directory
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.trace import Image
 from tests.crash.matrix import slice_of, tried

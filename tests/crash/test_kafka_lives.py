@@ -19,7 +19,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError
 from headwater.core.units import US_PER_S
 from headwater.engine.kafka.group_offsets import Committed
-from headwater.format.kafka.events import GroupSettled
+from headwater.format.kafka.events import GroupMembership
 from headwater.format.kafka.records import Producer
 from headwater.testing import POWER_LOSS, RANDOM, CrashPlan, FakeDisk
 from headwater.testing.fault_disk import FaultDisk
@@ -54,9 +54,9 @@ class Model:
     sequences: dict[Place, int] = field(default_factory=dict)
     sent: dict[Place, Sent] = field(default_factory=dict)
     """The newest batch of an idempotent producer."""
-    settled: dict[str, GroupSettled] = field(default_factory=dict)
+    settled: dict[str, GroupMembership] = field(default_factory=dict)
 
-    def harden(self) -> None:
+    def sync(self) -> None:
         self.sure = {place: len(values) for place, values in self.values.items()}
 
 
@@ -127,7 +127,7 @@ class RandomLife:
         for index in range(partitions):
             self.model.values[name, index] = []
             self.model.starts[name, index] = self.model.sequences[name, index] = 0
-        self.model.harden()
+        self.model.sync()
 
     def drop(self) -> None:
         place = self.place()
@@ -148,7 +148,7 @@ class RandomLife:
         for table in tables:
             for index in (0, 1):
                 table.pop((place[0], index), None)
-        model.harden()
+        model.sync()
 
     def append(self) -> None:
         place = self.place()
@@ -173,7 +173,7 @@ class RandomLife:
             now_us = self.life.clock.monotonic_us()
             self.model.sent[place] = Sent(batch, base, base + len(words), now_us)
         if sure:
-            self.model.harden()
+            self.model.sync()
 
     def delete(self) -> None:
         place = self.place()
@@ -185,7 +185,7 @@ class RandomLife:
         self.life.do(lambda: self.life.store.delete_records(partition, before))
         if before > start:
             self.model.starts[place] = before
-            self.model.harden()
+            self.model.sync()
 
     def commit(self) -> None:
         place = self.place()
@@ -196,7 +196,7 @@ class RandomLife:
             lambda: self.life.store.commit_offsets(1, "readers", {place: Committed(offset)})
         )
         self.model.offsets[place] = offset
-        self.model.harden()
+        self.model.sync()
 
     def settle(self) -> None:
         """A group gets other members, or none, or is forgotten."""
@@ -211,15 +211,15 @@ class RandomLife:
         self.model.settled.pop(group, None)
         if members:
             self.model.settled[group] = event
-        self.model.harden()
+        self.model.sync()
 
     def checkpoint(self) -> None:
         self.life.store.checkpoint()
-        self.model.harden()
+        self.model.sync()
 
     def housekeep(self) -> None:
         self.life.store.housekeep()
-        self.model.harden()
+        self.model.sync()
 
     def wait(self) -> None:
         """So that events about syncs come by time too, behind writes that were not synced."""
@@ -240,11 +240,11 @@ class RandomLife:
     def reopen(self) -> None:
         self.life.close()
         self.start(self.disk)
-        self.model.harden()
+        self.model.sync()
 
     def kill(self) -> None:
         self.start(self.disk.after_kill())
-        self.model.harden()  # recovery syncs what it found
+        self.model.sync()  # recovery syncs what it found
 
     def lose_power(self) -> None:
         plan: CrashPlan = self.random.choice((POWER_LOSS, RANDOM))
@@ -257,7 +257,7 @@ class RandomLife:
             self.model.sequences[place] = len(values)
             if place in self.model.sent and left < self.model.sent[place].end_offset:
                 del self.model.sent[place]
-        self.model.harden()
+        self.model.sync()
 
     def check(self) -> None:
         expected = {

@@ -300,8 +300,8 @@ def test_verify_and_whoever_looks_beside_know_a_hole() -> None:
     repaired(disk)
     recover_kafka(disk, KAFKA)
     plan = plan_kafka(disk, KAFKA)
-    looks = [check_kafka_segment(disk, each) for each in plan.segments]
-    faults = join_kafka(plan, looks)
+    checks = [check_kafka_segment(disk, each) for each in plan.segments]
+    faults = join_kafka(plan, checks)
     assert [fault for fault in faults if fault.bad] == []
     assert any("a repair gave up" in fault.what for fault in faults)
     life = KafkaLife(disk.clone())

@@ -138,11 +138,11 @@ def test_damage_before_an_event_is_refused_and_behind_it_is_cut(zeros: int) -> N
         disk = damaged(path, at, zeros)
         if disk is None:
             continue
-        vouched = batch.entry < synced
+        witnessed = batch.entry < synced
         bad, before = told_as_bad(disk), disk.files()
         life = opens_or_refuses(disk, TELLING)
         what = f"byte {at} of {path.name}, in the batch of entry {batch.entry}"
-        assert isinstance(life, str) == vouched == bad, f"{what}: {life}, verify says {bad}"
+        assert isinstance(life, str) == witnessed == bad, f"{what}: {life}, verify says {bad}"
         if isinstance(life, str):
             assert disk.files() == before, f"{what}: refused and changed"
             assert f"0.log at byte {batch.begin}" in life, life
@@ -151,7 +151,7 @@ def test_damage_before_an_event_is_refused_and_behind_it_is_cut(zeros: int) -> N
         else:
             kept = sum(b.records for b in batches if b.entry < batch.entry and not b.internal)
             assert len(life.values("orders")) == kept, what
-        verdicts[vouched] += 1
+        verdicts[witnessed] += 1
         tried("kafka: damage before and behind events")
     assert min(verdicts.values()) > 5, verdicts
 
@@ -177,12 +177,12 @@ def test_an_event_that_is_damaged_itself_leaves_the_one_before_it() -> None:
     early, late = before.synced, last.synced
     assert early is not None
     assert late is not None
-    for entry, vouched in ((early - 1, True), (early, False), (late - 1, False)):
+    for entry, witnessed in ((early - 1, True), (early, False), (late - 1, False)):
         [batch] = [b for b in batches if b.entry <= entry < b.entry + b.records]
         disk = FakeDisk(image=image)
         disk.damage(LOG, last.end - 2, b"\xff")
         disk.damage(LOG, batch.end - 2, b"\xff")
-        assert isinstance(opens_or_refuses(disk, TELLING), str) == vouched, entry
+        assert isinstance(opens_or_refuses(disk, TELLING), str) == witnessed, entry
 
 
 def test_a_log_without_events_is_cut_as_it_always_was() -> None:

@@ -15,8 +15,8 @@ import pytest
 from headwater.config.topic import TopicSettings
 from headwater.core.errors import DirectoryInUseError, TopicExistsIncompatibleError
 from headwater.disk import Disk
-from headwater.engine.blocking import Database
-from headwater.engine.verifying import verify_directory
+from headwater.engine.database import Database
+from headwater.engine.maintenance.verification import verify_directory
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import META_DIRECTORY

@@ -30,19 +30,19 @@ from tests.rig.scripts import records
 pytestmark = pytest.mark.crash
 
 
-class PieceByPiece:
+class OneByOne:
     """Looks at the files backwards, to show that their order does not matter."""
 
     def __init__(self, disk: Disk) -> None:
         self.disk = disk
-        self.looked_at = 0
+        self.surveyed = 0
 
     def __call__(self, tasks: Sequence[FileSurveyTask]) -> list[FileSurvey]:
-        self.looked_at += len(tasks)
-        pieces = [self._piece(task) for task in reversed(tasks)]
-        return pieces[::-1]
+        self.surveyed += len(tasks)
+        results = [self._survey(task) for task in reversed(tasks)]
+        return results[::-1]
 
-    def _piece(self, task: FileSurveyTask) -> FileSurvey:
+    def _survey(self, task: FileSurveyTask) -> FileSurvey:
         return survey_file(read_log_file(self.disk, task.file.path), task)[0]
 
 
@@ -54,9 +54,9 @@ def told(report: WalReport) -> dict[str, Any]:
 
 
 def check(disk: FakeDisk, wal: PurePath, what: str) -> WalReport:
-    found = survey_in_parallel(disk, wal, PieceByPiece(disk))
+    found = survey_in_parallel(disk, wal, OneByOne(disk))
     assert told(found) == told(inspect_wal(disk, wal)), what
-    deep = survey_in_parallel(disk, wal, PieceByPiece(disk), deep=True)
+    deep = survey_in_parallel(disk, wal, OneByOne(disk), deep=True)
     assert told(deep) == told(inspect_wal(disk, wal, deep=True)), what
     return found
 
@@ -88,7 +88,7 @@ def test_pieces_give_the_report_of_a_look_in_order(name: str) -> None:
             else:
                 disk.write_file(path, content)
             refused += bool(check(disk, WAL, what).refusals)
-            tried("log looked at in pieces: damage")
+            tried("log surveyed in parallel: damage")
     assert refused
 
 
@@ -96,13 +96,13 @@ def test_pieces_give_the_report_of_a_look_in_order(name: str) -> None:
 def test_a_file_that_was_exchanged_between_two_looks_does_not_join(field: str) -> None:
     disk = SPECIMENS["stopped_cleanly"]().disk()
     survey, tasks = begin_survey(disk, WAL)
-    pieces = PieceByPiece(disk)([FileSurveyTask(task, survey.chain.log_id) for task in tasks])
-    assert len(pieces) > 1
-    assert join_surveys(replace(survey), pieces)
-    first = pieces[1].first
+    results = OneByOne(disk)([FileSurveyTask(task, survey.chain.log_id) for task in tasks])
+    assert len(results) > 1
+    assert join_surveys(replace(survey), results)
+    first = results[1].first
     assert first is not None
-    pieces[1].first = first._replace(**{field: getattr(first, field) + 1})
-    assert not join_surveys(survey, pieces)
+    results[1].first = first._replace(**{field: getattr(first, field) + 1})
+    assert not join_surveys(survey, results)
     assert not survey.files
 
 
@@ -115,7 +115,7 @@ def test_several_shards_and_an_earlier_layout_join_like_one() -> None:
         life.reopen(with_shards(SMALL, shards))
     life.append("topic-1", records(2))
     wal = DATA / "wal"
-    mapper = PieceByPiece(life.fake)
+    mapper = OneByOne(life.fake)
     report = survey_in_parallel(life.fake, wal, mapper)
     assert told(report) == told(inspect_wal(life.fake, wal))
-    assert mapper.looked_at > len(report.shards) > 1
+    assert mapper.surveyed > len(report.shards) > 1

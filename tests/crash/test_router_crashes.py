@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headwater.engine.blocking import Database
+from headwater.engine.database import Database
 from headwater.testing import DROPS, PREFIXES, RANDOM, TORN, CrashPlan, FakeDisk, ManualClock
 from tests.crash.matrix import slice_of, tried
 from tests.rig.life import SMALL, new_disk, open_stepped, with_shards

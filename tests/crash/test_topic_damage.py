@@ -18,8 +18,8 @@ import pytest
 from msgspec.structs import replace
 
 from headwater.core.errors import HeadwaterError, StorageError
-from headwater.engine.blocking import Database
-from headwater.engine.verifying import verify_directory
+from headwater.engine.database import Database
+from headwater.engine.maintenance.verification import verify_directory
 from headwater.format.names import COLD_ADDRESS_NAME
 from headwater.format.segment import SegmentFile, parse_segment_file
 from headwater.testing import FakeDisk, ManualClock

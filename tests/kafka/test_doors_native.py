@@ -14,8 +14,8 @@ from confluent_kafka.cimpl import NewTopic
 
 import headwater
 from headwater.core.errors import OverloadedError
-from headwater.engine.governing import PressureControl
-from headwater.engine.input import encode_records
+from headwater.engine.pressure import PressureControl
+from headwater.engine.topics.record_encoding import encode_records
 from headwater.format.kafka.batch import BatchHeader, read_sound
 from headwater.format.kafka.records import Producer as ProducerOf
 from headwater.wire.kafka.error_codes import ErrorCode

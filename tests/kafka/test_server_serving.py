@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwater.config.loading import Settings
-from headwater.engine.governing import PressureControl
+from headwater.engine.pressure import PressureControl
 from headwater.format.kafka.records import Producer
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode

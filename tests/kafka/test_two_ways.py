@@ -9,10 +9,10 @@ import pytest
 
 import headwater
 from headwater.core.errors import DiskFullError, OverloadedError
-from headwater.engine.governing import PressureControl
 from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.pending import Pending
+from headwater.engine.pressure import PressureControl
 from headwater.format.kafka.records import Producer
 from headwater.server.kafka import connection, plain_produce
 from headwater.wire.kafka.apis import ApiKey

@@ -20,7 +20,7 @@ from headwater.client.operations import RetryPolicy, Send
 from headwater.client.retry import Retry
 from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings
-from headwater.engine.machine_face import Machines, Moved
+from headwater.engine.machines.api import Machines, Moved
 from headwater.engine.machines.requests import ApplyEvent, CreateInstance, DeleteInstance
 from headwater.model.machines.errors import MachineError
 from headwater.wire.machine_answers import GapAnswer, TransitionAnswer

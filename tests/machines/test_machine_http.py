@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from headwater.engine.machine_steps import catch_up_operation
+from headwater.engine.machines.operations import catch_up_operation
 from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
-from headwater.engine.steps import Operation
+from headwater.engine.operation import Operation
 from headwater.model.machines import drawing_svg
 from headwater.model.machines.drawing import Picture
 from headwater.model.machines.drawing_svg import svg

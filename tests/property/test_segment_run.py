@@ -43,24 +43,24 @@ FIRST_SEQ = st.integers(0, 2**40)
 def slices(draw: st.DrawFn, first_seq: int, records: list[Sent]) -> list[WalSlice]:
     """The records in some number of buffers of different kinds, with noise between frames."""
     borders = sorted(draw(st.lists(st.integers(0, len(records)), max_size=3)))
-    pieces = []
+    parts = []
     for low, high in zip([0, *borders], [*borders, len(records)], strict=True):
-        piece = wal_slice(first_seq + low, records[low:high], draw(st.binary(max_size=20)))
+        part = wal_slice(first_seq + low, records[low:high], draw(st.binary(max_size=20)))
         wrap = draw(st.sampled_from([bytes, bytearray, memoryview]))
-        pieces.append(WalSlice(wrap(bytes(piece.buffer)), piece.offsets))
-    return pieces
+        parts.append(WalSlice(wrap(bytes(part.buffer)), part.offsets))
+    return parts
 
 
 @given(st.data(), FIRST_SEQ, RECORDS)
 def test_a_run_has_the_bytes_of_its_records_one_by_one(
     data: st.DataObject, first_seq: int, records: list[Sent]
 ) -> None:
-    pieces = data.draw(slices(first_seq, records))
+    parts = data.draw(slices(first_seq, records))
     verify = data.draw(st.booleans())
     expected_data, expected = encode_run_slowly(
         records, first_seq, [0] * len(records), [0] * len(records)
     )
-    found, entries = encode_run(pieces, first_seq, verify=verify)
+    found, entries = encode_run(parts, first_seq, verify=verify)
     assert bytes(found) == expected_data
     assert entries.tobytes() == expected.tobytes()
     assert not len(verify_frames(found, entries, first_seq))
@@ -74,14 +74,14 @@ def test_dead_records_become_empty_frames_wherever_they_stand(
     choice = st.sampled_from([0, int(IndexFlag.DELETED), LOST])
     dead = data.draw(st.lists(choice, min_size=count, max_size=count))
     times = data.draw(st.lists(st.integers(0, 2**63), min_size=count, max_size=count))
-    pieces = data.draw(slices(first_seq, records))
+    parts = data.draw(slices(first_seq, records))
     gone = numpy.array(dead, numpy.uint8) != 0
     done = 0
     blanked = []
-    for piece in pieces:
-        here = gone[done : done + len(piece.offsets)]
-        blanked.append(WalSlice(piece.buffer, numpy.where(here, -1, piece.offsets)))
-        done += len(piece.offsets)
+    for part in parts:
+        here = gone[done : done + len(part.offsets)]
+        blanked.append(WalSlice(part.buffer, numpy.where(here, -1, part.offsets)))
+        done += len(part.offsets)
     expected_data, expected = encode_run_slowly(records, first_seq, dead, times)
     found, entries = encode_run(
         blanked, first_seq, numpy.array(dead, numpy.uint8), numpy.array(times, numpy.uint64)
@@ -101,7 +101,7 @@ def test_compacting_gives_what_writing_the_dead_as_dead_would_have_given(
     run, entries = encoded(first_seq, records)
     entries["flags_check"] |= numpy.array(dead, numpy.uint32)
     expected_data, expected = encode_run_slowly(
-        records, first_seq, dead, [ts_of(first_seq + place) for place in range(count)]
+        records, first_seq, dead, [ts_of(first_seq + row) for row in range(count)]
     )
     compacted, again = compact_run(run, entries, first_seq)
     assert bytes(compacted) == expected_data
@@ -127,8 +127,8 @@ def test_a_changed_byte_is_found_in_the_record_it_belongs_to(
     at = data.draw(st.integers(0, len(run) - 1))
     bit = data.draw(st.integers(0, 7))
     run[at] ^= 1 << bit
-    place = int(numpy.searchsorted(entries["offset"], at, side="right")) - 1
-    assert verify_frames(run, entries, 50).tolist() == [place]
+    row = int(numpy.searchsorted(entries["offset"], at, side="right")) - 1
+    assert verify_frames(run, entries, 50).tolist() == [row]
 
 
 @given(st.data(), st.binary(max_size=300))
@@ -173,46 +173,46 @@ def test_each_kind_of_disagreement_has_its_name() -> None:
 @pytest.mark.claims(249, 267)
 def test_a_run_with_a_gap_or_out_of_order_is_refused() -> None:
     records = some(1, 3)
-    piece = wal_slice(1, records)
-    for pieces, first_seq in (
-        ([piece], 2),
-        ([piece, wal_slice(5, records)], 1),
-        ([piece, piece], 1),
-        ([WalSlice(piece.buffer, piece.offsets[::-1])], 1),
-        ([WalSlice(piece.buffer, piece.offsets[[0, 2]])], 1),
+    part = wal_slice(1, records)
+    for parts, first_seq in (
+        ([part], 2),
+        ([part, wal_slice(5, records)], 1),
+        ([part, part], 1),
+        ([WalSlice(part.buffer, part.offsets[::-1])], 1),
+        ([WalSlice(part.buffer, part.offsets[[0, 2]])], 1),
     ):
         with pytest.raises(FormatError, match="gap"):
-            encode_run(pieces, first_seq)
+            encode_run(parts, first_seq)
 
 
 def test_a_frame_that_is_no_record_or_not_there_is_refused() -> None:
     other = encode_frame(FrameType.DELETE, 7, seq=1)
     with pytest.raises(FormatError, match="not a record"):
         encode_run([WalSlice(other, numpy.array([0]))], 1)
-    piece = wal_slice(1, some(1, 2))
-    for offset in (-1, 1, len(piece.buffer) - 10, len(piece.buffer), 2**40):
+    part = wal_slice(1, some(1, 2))
+    for offset in (-1, 1, len(part.buffer) - 10, len(part.buffer), 2**40):
         with pytest.raises(FormatError):
-            encode_run([WalSlice(piece.buffer, numpy.array([offset]))], 1)
+            encode_run([WalSlice(part.buffer, numpy.array([offset]))], 1)
     with pytest.raises(FormatError):
         encode_run([WalSlice(b"", numpy.array([0]))], 1)
 
 
 def test_damaged_log_bytes_never_get_a_new_and_sound_checksum() -> None:
-    piece = wal_slice(1, some(1, 2))
-    broken = bytearray(piece.buffer)
-    broken[int(piece.offsets[1]) + 45] ^= 1
+    part = wal_slice(1, some(1, 2))
+    broken = bytearray(part.buffer)
+    broken[int(part.offsets[1]) + 45] ^= 1
     with pytest.raises(FormatError, match="checksum"):
-        encode_run([WalSlice(broken, piece.offsets)], 1)
+        encode_run([WalSlice(broken, part.offsets)], 1)
 
 
 def test_dead_flags_without_times_or_of_another_kind_are_refused() -> None:
-    piece = wal_slice(1, some(1, 2))
+    part = wal_slice(1, some(1, 2))
     times = numpy.zeros(2, numpy.uint64)
     with pytest.raises(FormatError):
-        encode_run([piece], 1, numpy.array([0, 0x80], numpy.uint8))
+        encode_run([part], 1, numpy.array([0, 0x80], numpy.uint8))
     for dead in ([0, 0x20], [0, 0x81], [0x80]):
         with pytest.raises(FormatError):
-            encode_run([piece], 1, numpy.array(dead, numpy.uint8), times)
+            encode_run([part], 1, numpy.array(dead, numpy.uint8), times)
 
 
 @pytest.mark.claims(256)
@@ -241,11 +241,11 @@ def test_a_frame_that_lies_about_its_lengths_is_refused_though_its_checksum_is_s
 
 
 def test_a_run_whose_last_frame_is_cut_is_refused_at_every_length() -> None:
-    piece = wal_slice(1, some(1, 2))
-    for length in range(int(piece.offsets[1]), len(piece.buffer)):
+    part = wal_slice(1, some(1, 2))
+    for length in range(int(part.offsets[1]), len(part.buffer)):
         for verify in (True, False):
             with pytest.raises(FormatError):
-                encode_run([WalSlice(piece.buffer[:length], piece.offsets)], 1, verify=verify)
+                encode_run([WalSlice(part.buffer[:length], part.offsets)], 1, verify=verify)
 
 
 def test_an_entry_of_zeros_is_bad_even_where_zero_is_the_right_check() -> None:

@@ -10,10 +10,10 @@ from typing import Any
 from headwater.config.engine import EngineSettings
 from headwater.config.machines import FsyncKind
 from headwater.disk import Disk
-from headwater.engine.blocking import Database
+from headwater.engine.database import Database
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.transition_feeder import TransitionFeeder
-from headwater.engine.retention_holds import RetentionHolds
+from headwater.engine.maintenance.retention_holds import RetentionHolds
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.life import SMALL as SMALL_ENGINE
 from tests.rig.life import open_stepped

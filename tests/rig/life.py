@@ -16,11 +16,11 @@ from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
 from headwater.core.errors import HeadwaterError
 from headwater.disk import Disk
-from headwater.engine.blocking import Database
+from headwater.engine.database import Database
 from headwater.engine.engine import Engine
-from headwater.engine.input import EncodedRecords, encode_records
+from headwater.engine.operation import Answered, Operation
 from headwater.engine.pending import Appended
-from headwater.engine.steps import Answered, Operation
+from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock
 from tests.rig.judging import Judge, agree, is_ahead

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from headwater.core.errors import StorageError
-from headwater.engine.blocking import Database
+from headwater.engine.database import Database
 
 Event = tuple[Any, ...]
 

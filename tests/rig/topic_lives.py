@@ -8,8 +8,8 @@ from pathlib import PurePath
 
 from headwater.config.store import SegmentSettings
 from headwater.disk import replace_file
-from headwater.engine.blocking import Database
-from headwater.engine.reports import keep_report, make_reports_directory
+from headwater.engine.database import Database
+from headwater.engine.maintenance.reports import keep_report, make_reports_directory
 from headwater.format.current import decode_current
 from headwater.format.mark import CommitMark, decode_mark, mark_prefix
 from headwater.format.names import (

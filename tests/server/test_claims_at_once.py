@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwater.engine import job_records
+from headwater.engine.queues import job_records
 from headwater.server.access.keys import ANYONE
 from headwater.server.http import queue_handlers
 from tests.server.running import RunningServer, running, settings

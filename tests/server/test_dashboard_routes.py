@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from headwater.disk import PosixDisk
-from headwater.engine.reports import keep_report
+from headwater.engine.maintenance.reports import keep_report
 from headwater.server.dashboard.files import POLICY, web_files
 from headwater.server.health.status import TOPICS_PER_SAMPLE, TopicTotals, percentile_us
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US

@@ -19,7 +19,7 @@ from headwater.core.errors import (
     TopicExistsIncompatibleError,
 )
 from headwater.disk import PosixDisk
-from headwater.engine.verifying import verify_directory
+from headwater.engine.maintenance.verification import verify_directory
 from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, run
 from headwater.spark.jobs.job import Place
 from headwater.spark.jobs.origins import Origin

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from headwater.config.engine import EngineSettings
 from headwater.core.errors import HeadwaterError
-from headwater.engine.blocking import Database
+from headwater.engine.database import Database
 from headwater.format.names import parse_wal_file_name
 from headwater.recovery.wal_recovery import inspect_wal
 from headwater.spark.jobs.checkpoint import CheckpointOptions, CheckpointReport, checkpoint

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 
 from headwater.core.clock import SystemClock
 from headwater.disk import PosixDisk
-from headwater.engine.reports import keep_report
+from headwater.engine.maintenance.reports import keep_report
 from tests.kafka.broker import Broker, running_broker
 from tests.server.speaking import Browserless
 from tests.web.dashboard_page import CHROMIUM, Dashboard, browsing

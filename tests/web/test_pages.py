@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import expect
 
 from headwater.disk import PosixDisk
-from headwater.engine.reports import keep_report
+from headwater.engine.maintenance.reports import keep_report
 from tests.kafka.broker import Broker
 from tests.server.speaking import Browserless
 from tests.web.dashboard_page import Dashboard

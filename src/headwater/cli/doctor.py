@@ -22,7 +22,7 @@ from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError, SyncError
 from headwater.core.units import GIB, MIB, US_PER_MS
 from headwater.disk import PosixDisk
-from headwater.engine.reports import keep_report
+from headwater.engine.maintenance.reports import keep_report
 from headwater.native import MODULES, missing
 
 OK: Final = "ok"

@@ -19,7 +19,7 @@ from headwater.cli.machine_access import (
 )
 from headwater.cli.output import finish, printable, say, say_json, say_table, when
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption
-from headwater.engine.machine_face import Moved
+from headwater.engine.machines.api import Moved
 from headwater.wire.machine_answers import GapAnswer
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT
 

@@ -12,7 +12,7 @@ import typer
 
 from headwater.cli.remote import connect
 from headwater.core.errors import RequestError
-from headwater.engine.machine_face import Machines
+from headwater.engine.machines.api import Machines
 
 DirectoryOption = Annotated[
     str | None,

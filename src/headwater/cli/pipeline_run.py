@@ -25,7 +25,7 @@ from headwater.cli.pipeline_flags import RunOptions
 from headwater.core.clock import SystemClock
 from headwater.core.errors import AccessError
 from headwater.disk import PosixDisk, replace_file
-from headwater.engine.reports import keep_report
+from headwater.engine.maintenance.reports import keep_report
 from headwater.spark.jobs.job import NoProgress, Report
 from headwater.spark.jobs.job import Progress as JobProgress
 from headwater.spark.sessions.spark_errors import explained

@@ -15,8 +15,8 @@ from headwater.cli.wal_verify import further_damage, report_as_json
 from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError, UnavailableError
 from headwater.disk import PosixDisk
-from headwater.engine.reports import keep_report
-from headwater.engine.verifying import DirectoryReport, verify_directory
+from headwater.engine.maintenance.reports import keep_report
+from headwater.engine.maintenance.verification import DirectoryReport, verify_directory
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.survey import access_error
 

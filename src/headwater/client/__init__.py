@@ -14,7 +14,7 @@ from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOp
 from headwater.client.retry import Retry
 from headwater.client.watch import TopicGone, Watched
 from headwater.engine.pending import Appended
-from headwater.engine.topics import TopicState
+from headwater.engine.topics.lifecycle import TopicState
 
 __all__ = [
     "Appended",

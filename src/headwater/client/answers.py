@@ -16,9 +16,9 @@ from headwater.client.errors import UnexpectedAnswerError
 from headwater.core.errors import NotAQueueError
 from headwater.core.records import Record
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult, QueueStats, Requeued
-from headwater.engine.reading import Diff
-from headwater.engine.topics import Deleted, TopicState
+from headwater.engine.queues.results import Claimed, ClaimedJob, LeaseResult, QueueStats, Requeued
+from headwater.engine.topics.lifecycle import Deleted, TopicState
+from headwater.engine.topics.reader import Diff
 from headwater.model.loss import Tombstone
 
 T = TypeVar("T")

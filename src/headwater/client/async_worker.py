@@ -11,8 +11,8 @@ from headwater.client.jobs import HeldJobs, OutcomeBatch, WorkDone, WorkOptions
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
-from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult
-from headwater.engine.topics import TopicState
+from headwater.engine.queues.results import Claimed, ClaimedJob, LeaseResult
+from headwater.engine.topics.lifecycle import TopicState
 
 AsyncHandler = Callable[[ClaimedJob], Awaitable[object]]
 

@@ -52,13 +52,13 @@ from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import HeadwaterError
 from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
-from headwater.engine.machine_async_face import AsyncMachines
-from headwater.engine.machine_face import Moved
+from headwater.engine.machines.api import Moved
+from headwater.engine.machines.async_api import AsyncMachines
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult, QueueStats, Requeued
-from headwater.engine.reading import Diff
-from headwater.engine.routers import RouterState
-from headwater.engine.topics import Deleted, TopicState
+from headwater.engine.queues.results import Claimed, ClaimedJob, LeaseResult, QueueStats, Requeued
+from headwater.engine.routers.definitions import RouterState
+from headwater.engine.topics.lifecycle import Deleted, TopicState
+from headwater.engine.topics.reader import Diff
 from headwater.model.loss import Tombstone
 
 T = TypeVar("T")

@@ -41,12 +41,12 @@ from headwater.core.clock import Clock, Doorbell, SystemClock
 from headwater.core.errors import HeadwaterError
 from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
-from headwater.engine.machine_face import Machines, Moved
+from headwater.engine.machines.api import Machines, Moved
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, LeaseResult, QueueStats, Requeued
-from headwater.engine.reading import Diff
-from headwater.engine.routers import RouterState
-from headwater.engine.topics import Deleted, TopicState
+from headwater.engine.queues.results import Claimed, LeaseResult, QueueStats, Requeued
+from headwater.engine.routers.definitions import RouterState
+from headwater.engine.topics.lifecycle import Deleted, TopicState
+from headwater.engine.topics.reader import Diff
 from headwater.model.loss import Tombstone
 
 T = TypeVar("T")

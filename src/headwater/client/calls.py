@@ -16,9 +16,9 @@ from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.json_text import json_text
 from headwater.engine.pending import Appended
-from headwater.engine.queue_answers import Claimed, LeaseResult, QueueStats, Requeued
-from headwater.engine.reading import Diff
-from headwater.engine.topics import Deleted, TopicState
+from headwater.engine.queues.results import Claimed, LeaseResult, QueueStats, Requeued
+from headwater.engine.topics.lifecycle import Deleted, TopicState
+from headwater.engine.topics.reader import Diff
 
 T = TypeVar("T")
 Records = Mapping[str, Any] | Sequence[Mapping[str, Any]] | msgspec.Raw

@@ -28,9 +28,9 @@ from headwater.client.retry import may_retry
 from headwater.client.watch import Follow, HandOver, NextBytes, WatchOperation
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.json_text import json_text
-from headwater.engine import machine_asks as machine_calls
-from headwater.engine.machine_face import Moved
+from headwater.engine.machines import calls as machine_calls
 from headwater.engine.machines import requests
+from headwater.engine.machines.api import Moved
 from headwater.engine.machines.watchers import WatchFilter
 from headwater.wire import machine_answers as answers
 

@@ -15,8 +15,8 @@ from typing import Protocol
 from headwater.client.jobs import HeldJobs, OutcomeBatch, WorkDone, WorkOptions
 from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import HeadwaterError
-from headwater.engine.queue_answers import Claimed, ClaimedJob, LeaseResult
-from headwater.engine.topics import TopicState
+from headwater.engine.queues.results import Claimed, ClaimedJob, LeaseResult
+from headwater.engine.topics.lifecycle import TopicState
 
 Handler = Callable[[ClaimedJob], object]
 

@@ -14,27 +14,27 @@ from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import PoisonedError
 from headwater.disk import DirectoryLock, Disk
-from headwater.engine.appending import Appender
-from headwater.engine.checkpoint import Checkpointer
 from headwater.engine.core import EngineCore, ShardProgress
-from headwater.engine.forwarder import ForwarderThread
-from headwater.engine.forwarding import CopyRounds
-from headwater.engine.governing import PressureControl
-from headwater.engine.housekeeping import Housekeeping
-from headwater.engine.keeper import MaintenanceThread
-from headwater.engine.loading import Loaded, load_once
-from headwater.engine.losses import RecoveryNotes
-from headwater.engine.machine_room import MachineHost
+from headwater.engine.machines.host import MachineHost
+from headwater.engine.maintenance.checkpointer import Checkpointer
+from headwater.engine.maintenance.housekeeping import Housekeeping
+from headwater.engine.maintenance.snapshotter import Snapshotter
+from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Change
-from headwater.engine.publishing import Publisher
-from headwater.engine.reading import Reader, ReadPlan
-from headwater.engine.recovering import TopicRecovery
-from headwater.engine.routers import Routers
-from headwater.engine.snapshots import Snapshotter
-from headwater.engine.tail import TailCache
-from headwater.engine.topic import Topic
-from headwater.engine.topics import Topics, TopicState
+from headwater.engine.pressure import PressureControl
+from headwater.engine.routers.copy_rounds import CopyRounds
+from headwater.engine.routers.definitions import Routers
+from headwater.engine.routers.forwarder_thread import ForwarderThread
+from headwater.engine.topics.appender import Appender
+from headwater.engine.topics.lifecycle import Topics, TopicState
+from headwater.engine.topics.loader import Loaded, load_once
+from headwater.engine.topics.losses import RecoveryNotes
+from headwater.engine.topics.publisher import Publisher
+from headwater.engine.topics.reader import Reader, ReadPlan
+from headwater.engine.topics.recovery import TopicRecovery
+from headwater.engine.topics.tail import TailCache
+from headwater.engine.topics.topic import Topic
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.model.match import TagMatcher
 from headwater.model.retention_clock import RetentionClock

@@ -12,8 +12,8 @@ from typing import Literal, overload
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock, SystemClock
 from headwater.disk import Disk, PosixDisk
-from headwater.engine.asynchronous import AsyncDatabase
-from headwater.engine.blocking import Database
+from headwater.engine.async_database import AsyncDatabase
+from headwater.engine.database import Database
 from headwater.engine.engine import Engine
 from headwater.engine.owner import BatonOwner, LoopOwner
 from headwater.engine.read_only import ReadOnlyDatabase, open_read_only

@@ -15,7 +15,7 @@ from headwater.core.errors import HeadwaterError
 
 if TYPE_CHECKING:
     from headwater.engine.owner import Owner
-    from headwater.engine.topic import Topic
+    from headwater.engine.topics.topic import Topic
 
 R = TypeVar("R")
 

@@ -1,6 +1,6 @@
 """Whose topics a name is about: the engine's own, or partitions of an organisation's Kafka topics.
 
-The one place that looks at names for it. Doors ask here and then do the same for both.
+The only module that decides this by name. Protocols ask here and then do the same for both.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 from headwater.core.errors import InvalidRequestError, RequestError
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.engine.engine import Engine
-from headwater.engine.sides import TopicSpace
-from headwater.engine.topic import Topic
+from headwater.engine.topics.protocols import TopicSpace
+from headwater.engine.topics.topic import Topic
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.partition_space import PartitionSpace
@@ -56,7 +56,7 @@ class Spaces:
 def refuse_while_away(
     engine: Engine, unavailable: UnavailableKafka, name: str, organisation: int
 ) -> None:
-    """A name of Kafka's topics, as far as they are known: nobody may make another one of it."""
+    """Raise for a name of Kafka's topics, as far as they are known: it is not free."""
     is_theirs = engine.find(name) is None and unavailable.is_taken(organisation, name)
     if name.startswith(PARTITION_PREFIX) or is_theirs:
         raise unavailable.error()

@@ -1,7 +1,7 @@
 """A clock that moves only when a test moves it, also under a thread that waits for it.
 
 The wall side and the monotonic side are separate on purpose: `jump_wall` is what an NTP step or
-an operator does, and no deadline may notice. Nobody sleeps: a thread parked in `wait` is woken by
+an operator does, and no deadline may notice. No thread sleeps: one parked in `wait` is woken by
 its doorbell or by `advance`, and `wait_for_waiters` tells a test when a thread is parked.
 """
 
@@ -44,7 +44,7 @@ class ManualClock:
             return self._monotonic_us
 
     def wait(self, doorbell: Doorbell, until_us: int | None) -> bool:
-        """True when somebody rang, False when the clock reached `until_us`.
+        """True when the doorbell rang, False when the clock reached `until_us`.
 
         A ring in the very instant of the deadline may be reported as either, so a caller looks
         at its queue after both answers, as it must with a real clock.
@@ -62,7 +62,7 @@ class ManualClock:
             self._changed.notify_all()
             if not waiter.rung_by_clock:
                 return True
-            # Two rings mean that somebody rang beside the clock. Taking the second one keeps
+            # Two rings mean that a thread rang beside the clock. Taking the second one keeps
             # it from ending the next wait for no reason.
             return doorbell.wait(0) or waiter.rung_by_other
 
@@ -74,7 +74,7 @@ class ManualClock:
             self._move(us)
 
     def advance_to_next_deadline(self) -> int:
-        """Jump to the earliest deadline anybody waits for. Returns by how many microseconds."""
+        """Jump to the earliest deadline a thread waits for. Returns by how many microseconds."""
         with self._changed:
             deadlines = [
                 waiter.until_us
@@ -82,7 +82,7 @@ class ManualClock:
                 if waiter.until_us is not None and not waiter.rung_by_clock
             ]
             if not deadlines:
-                raise ValueError("nobody waits for a deadline")
+                raise ValueError("no thread waits for a deadline")
             us = max(min(deadlines) - self._monotonic_us, 0)
             self._move(us)
             return us

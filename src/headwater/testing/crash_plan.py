@@ -1,4 +1,4 @@
-"""Which of the many possible disks after a power loss a test looks at.
+"""Which of the many possible disks after a power loss a test checks.
 
 All subsets of n pending effects are 2^n disks. The plan names the families that find bugs in
 practice, each at most quadratic, and says in a readable label which case a disk is.
@@ -57,7 +57,7 @@ class Rest(Enum):
 
 @dataclass(frozen=True, slots=True)
 class CrashPlan:
-    """The families to look at, and the bounds that keep a sweep finite."""
+    """The families to check, and the bounds that keep a sweep finite."""
 
     kinds: frozenset[CrashKind] = frozenset(CrashKind)
     tear_every_byte_max: int = 1024
@@ -148,14 +148,14 @@ def _tears(model: PowerLossModel, plan: CrashPlan) -> Iterator[Case]:
     if not wanted or last is None:
         return
     others = _without(model.pending, last)
-    place = model.pending.index(last)
+    index = model.pending.index(last)
     if CrashKind.TORN in wanted:
         old = _bytes_before(model, last)
         for label, torn in _torn(last, old, plan):
-            yield CrashKind.TORN, label, [*others[:place], torn, *others[place:]]
+            yield CrashKind.TORN, label, [*others[:index], torn, *others[index:]]
     if CrashKind.LOST_BLOCK in wanted:
-        for label, pieces in _lost_blocks(last):
-            yield CrashKind.LOST_BLOCK, label, [*others[:place], *pieces, *others[place:]]
+        for label, parts in _lost_blocks(last):
+            yield CrashKind.LOST_BLOCK, label, [*others[:index], *parts, *others[index:]]
 
 
 def _torn(effect: Effect, old: bytes, plan: CrashPlan) -> Iterator[tuple[str, Effect]]:
@@ -219,15 +219,15 @@ def _sectors(model: PowerLossModel, plan: CrashPlan) -> Iterator[Case]:
         lost = 0
         keep = source.choice((0.1, 0.5, 0.9))
         for effect in model.pending:
-            pieces = _pieces(effect, plan.sector_bytes) if _is_write(effect) else [effect]
-            kept = [piece for piece in pieces if source.random() < keep]
-            lost += len(pieces) - len(kept)
+            parts = _parts(effect, plan.sector_bytes) if _is_write(effect) else [effect]
+            kept = [part for part in parts if source.random() < keep]
+            lost += len(parts) - len(kept)
             survivors += kept
         label = f"sectors {number} of seed {plan.seed}: {lost} lost, {len(survivors)} survive"
         yield CrashKind.SECTORS, label, survivors
 
 
-def _pieces(effect: Effect, sector_bytes: int) -> list[Effect]:
+def _parts(effect: Effect, sector_bytes: int) -> list[Effect]:
     """A write as one of each sector it touches."""
     start, data = effect.operation.offset, effect.operation.data
     end = start + len(data)

@@ -81,11 +81,11 @@ class FakeDisk:
 
     def exists(self, path: PurePath) -> bool:
         with self.lock:
-            return self.names.look(path) is not None
+            return self.names.lookup(path) is not None
 
     def is_directory(self, path: PurePath) -> bool:
         with self.lock:
-            inode = self.names.look(path)
+            inode = self.names.lookup(path)
             return inode is not None and self.names.is_directory(inode)
 
     def list_directory(self, path: PurePath) -> list[str]:
@@ -94,7 +94,7 @@ class FakeDisk:
 
     def make_directory(self, path: PurePath) -> None:
         with self.lock:
-            inode = self.names.look(path)
+            inode = self.names.lookup(path)
             if inode is not None:
                 if not self.names.is_directory(inode):
                     raise os_error(errno.EEXIST, path)
@@ -119,7 +119,7 @@ class FakeDisk:
             inode = self.names.find(source)
             directory, name = self.names.parent(source)
             target_directory, target_name = self.names.parent(target)
-            replaced = self.names.look(target)
+            replaced = self.names.lookup(target)
             if replaced == inode:
                 return
             self.names.check_rename(inode, replaced, source, target)
@@ -186,15 +186,15 @@ class FakeDisk:
     def files(self) -> dict[PurePath, bytes]:
         """Every file and its bytes, by path."""
         with self.lock:
-            found = sorted(self.names.files())
-            return {path: bytes(self.contents.get(inode, b"")) for path, inode in found}
+            entries = sorted(self.names.files())
+            return {path: bytes(self.contents.get(inode, b"")) for path, inode in entries}
 
     def write_file(self, path: str | PurePath, data: Buffer) -> None:
         """Plant a file: durable at once, name and bytes, as if it had always been there."""
         path = PurePosixPath(path)
         with self.lock:
             self.plant_directory(path.parent)
-            inode = self.names.look(path)
+            inode = self.names.lookup(path)
             if inode is None:
                 inode = self._new_inode()
             elif self.names.is_directory(inode):
@@ -209,7 +209,7 @@ class FakeDisk:
         path = PurePosixPath(path)
         with self.lock:
             for each in [*reversed(path.parents), path]:
-                inode = self.names.look(each)
+                inode = self.names.lookup(each)
                 if inode == ROOT:
                     continue
                 if inode is None:
@@ -342,7 +342,7 @@ class FakeDisk:
 
     def _create(self, path: PurePath) -> int:
         parent, name = self.names.parent(path)
-        if self.names.look(path) is not None:
+        if self.names.lookup(path) is not None:
             raise os_error(errno.EEXIST, path)
         inode = self._new_inode()
         self.contents[inode] = b""

@@ -31,7 +31,7 @@ class Names:
         """True when any directory has a name for the inode."""
         return any(inode in names.values() for names in self._directories.values())
 
-    def look(self, path: PurePath) -> int | None:
+    def lookup(self, path: PurePath) -> int | None:
         """The inode a path leads to, or None; a file used as a directory leads nowhere."""
         try:
             return self.find(path)
@@ -44,10 +44,10 @@ class Names:
             names = self._directories.get(inode)
             if names is None:
                 raise os_error(errno.ENOTDIR, path)
-            found = names.get(part)
-            if found is None:
+            entry = names.get(part)
+            if entry is None:
                 raise os_error(errno.ENOENT, path)
-            inode = found
+            inode = entry
         return inode
 
     def directory(self, path: PurePath) -> Mapping[str, int]:

@@ -101,7 +101,7 @@ class FaultDisk:
         self.call(Verb.REMOVE_DIRECTORY, path, lambda: self.inner.remove_directory(path))
 
     def rename(self, source: PurePath, target: PurePath) -> None:
-        """A path pattern is held against the target."""
+        """A path pattern is matched with the target."""
         detail = f" from {source.name}"
         self.call(Verb.RENAME, target, lambda: self.inner.rename(source, target), detail)
 

@@ -1,4 +1,4 @@
-"""What a fault disk can be told: which call goes wrong, and how.
+"""What a fault disk can be set to do: which call goes wrong, and how.
 
 Calls are counted from 0, among those that match the verb and the path, so a sweep reads
 `for nth in range(len(calls))`.

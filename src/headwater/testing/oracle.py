@@ -105,9 +105,9 @@ class Oracle:
         label: str = "",
     ) -> None:
         """Raise OracleError with every difference when the recovery broke a promise."""
-        found = self.differences(recovered, crash=crash, at=at, floors=floors)
-        if found:
-            raise OracleError(label, found)
+        differences = self.differences(recovered, crash=crash, at=at, floors=floors)
+        if differences:
+            raise OracleError(label, differences)
 
     def differences(
         self,
@@ -169,12 +169,12 @@ def _origin_differences(items: Sequence[Item], known: Sequence[Submission]) -> l
     """Every item was submitted, with these very bytes, and not refused."""
     allowed = {item for each in known if not each.refused for item in each.items}
     refused = {item for each in known if each.refused for item in each.items}
-    places = {(item.stream, item.seq): item for item in allowed}
+    by_seq = {(item.stream, item.seq): item for item in allowed}
     differences: list[str] = []
     for item in items:
         if item in allowed:
             continue
-        meant = places.get((item.stream, item.seq))
+        meant = by_seq.get((item.stream, item.seq))
         if item in refused:
             differences.append(f"refused, and yet there: {item}")
         elif meant is not None:

@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from headwater.disk.protocol import Buffer, DirectoryLock, Disk, File, OpenMode
 from headwater.testing.faults import Verb
-from headwater.testing.order_rules import Event, FileState, Ledger, Rule, log_rules
+from headwater.testing.order_rules import DiskEvent, FileState, Ledger, Rule, log_rules
 
 CURRENT_BYTES_MAX = 4096
 
@@ -21,7 +21,7 @@ CURRENT_BYTES_MAX = 4096
 @dataclass(frozen=True, slots=True)
 class Violation:
     rule: Rule
-    event: Event
+    event: DiskEvent
     missing: str
 
     def __str__(self) -> str:
@@ -137,7 +137,7 @@ class OrderMonitor:
         with self.lock:
             number = self._event_count
             self._event_count += 1
-            event = Event(number, verb, path, source, offset, about, contents)
+            event = DiskEvent(number, verb, path, source, offset, about, contents)
             for rule in self.rules:
                 if rule.after.matches(event):
                     missing = rule.before.missing(self.ledger, event)

@@ -38,7 +38,7 @@ class FileState:
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class DiskEvent:
     """One call, or one milestone declared with `note`."""
 
     number: int
@@ -62,7 +62,7 @@ class Event:
 
 @dataclass(slots=True)
 class Ledger:
-    """Everything the conditions may look at."""
+    """Everything the conditions may read."""
 
     files: dict[PurePath, FileState] = field(default_factory=dict)
     pending_names: set[PurePath] = field(default_factory=set)
@@ -80,7 +80,7 @@ class Ledger:
 
 
 class Condition(Protocol):
-    def missing(self, ledger: Ledger, event: Event) -> str | None:
+    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
         """What is not true yet, in words, or None when all is well."""
 
 
@@ -95,7 +95,7 @@ class Step:
     def of(verbs: Verb | Iterable[Verb], path: str = "*") -> Step:
         return Step(as_verbs(verbs), path)
 
-    def matches(self, event: Event) -> bool:
+    def matches(self, event: DiskEvent) -> bool:
         return event.verb in self.verbs and matches_path(self.path, event.path)
 
 
@@ -105,7 +105,7 @@ class Milestone:
 
     name: str
 
-    def matches(self, event: Event) -> bool:
+    def matches(self, event: DiskEvent) -> bool:
         return event.verb is None and str(event.path) == self.name
 
 
@@ -143,7 +143,7 @@ class BytesSynced:
     pattern: str = "*"
     scope: Scope = Scope.ALL
 
-    def missing(self, ledger: Ledger, event: Event) -> str | None:
+    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
         for state in ledger.matching(self.pattern):
             if event.about and state.path not in event.about:
                 continue
@@ -158,7 +158,7 @@ class BytesSynced:
 class SourceSynced:
     """The file that is renamed has no un-synced bytes."""
 
-    def missing(self, ledger: Ledger, event: Event) -> str | None:
+    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
         state = ledger.files.get(event.source or event.path)
         if state is not None and state.is_dirty:
             return f"{state.path} has un-synced bytes"
@@ -171,7 +171,7 @@ class NamesSynced:
 
     pattern: str = "*"
 
-    def missing(self, ledger: Ledger, event: Event) -> str | None:
+    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
         for path in event.about or sorted(ledger.pending_names):
             lost = ledger.unsynced_name(path)
             if lost is not None and matches_path(self.pattern, path):
@@ -185,7 +185,7 @@ class OtherSyncedSince:
 
     patterns: tuple[str, ...]
 
-    def missing(self, ledger: Ledger, event: Event) -> str | None:
+    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
         subject = ledger.files.get(event.path)
         changed_at = -1 if subject is None else subject.changed_at
         if subject is not None and subject.created_here and subject.content_end == 0:
@@ -203,7 +203,7 @@ class OtherSyncedSince:
 class NamedFileSynced:
     """The file that the renamed file names with its first word has a synced name."""
 
-    def missing(self, ledger: Ledger, event: Event) -> str | None:
+    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
         words = (event.contents or b"").decode("utf-8", "replace").split()
         if not words:
             return "it names no file"
@@ -218,7 +218,7 @@ class NamedFileSynced:
 class SyncedBytesKept:
     """A write or truncate does not touch content that was already synced."""
 
-    def missing(self, ledger: Ledger, event: Event) -> str | None:
+    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
         state = ledger.files.get(event.path)
         if state is None or event.offset >= state.synced_content_end:
             return None

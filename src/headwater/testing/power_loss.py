@@ -58,11 +58,11 @@ class PowerLossModel:
         if kind in DATA_KINDS:
             self.pending.append(Effect(index, operation))
         elif kind is OperationKind.SYNC_DATA:
-            self._settle_bytes(operation.inode)
+            self._resolve_bytes(operation.inode)
         elif kind is OperationKind.FORGET:
             self._drop_bytes(operation.inode)
         elif kind is OperationKind.SYNC_DIRECTORY:
-            self._settle_names(operation.inode)
+            self._resolve_names(operation.inode)
         elif kind in (OperationKind.PLANT, OperationKind.PLANT_DIRECTORY):
             self._plant(operation)
         else:
@@ -97,7 +97,7 @@ class PowerLossModel:
             contents[inode] = bytes(content)
         return Image(contents, directories).reachable()
 
-    def _settle_bytes(self, inode: int) -> None:
+    def _resolve_bytes(self, inode: int) -> None:
         mine = [effect for effect in self.pending if _writes(effect, inode)]
         if not mine:
             self._contents.setdefault(inode, b"")
@@ -111,15 +111,15 @@ class PowerLossModel:
     def _drop_bytes(self, inode: int) -> None:
         self.pending = [effect for effect in self.pending if not _writes(effect, inode)]
 
-    def _settle_names(self, directory: int) -> None:
+    def _resolve_names(self, directory: int) -> None:
         mine = [effect for effect in self.pending if effect.directory == directory]
         for effect in mine:
             if effect.needs >= 0:
-                self._settle_link(effect.needs)
+                self._resolve_link(effect.needs)
             _apply_to_names(self._directories, effect)
         self.pending = [effect for effect in self.pending if effect.directory != directory]
 
-    def _settle_link(self, index: int) -> None:
+    def _resolve_link(self, index: int) -> None:
         """The source of a rename may not be durably gone before its target is durably there."""
         for link in self.pending:
             if link.index == index and link.add:

@@ -1,7 +1,7 @@
-"""An engine without threads: groups are committed when somebody steps, housekeeping when called.
+"""An engine without threads: groups are committed when the test steps, housekeeping when called.
 
 The production code is used as it is. Four of its parts have a stepped twin: the owner, who commits
-what was submitted once nobody works as the owner any more; the log, whose shards have no thread;
+what was submitted once no caller works as the owner any more; the log, whose shards have no thread;
 the keeper and the forwarder, who never come by themselves.
 """
 
@@ -14,8 +14,8 @@ from pathlib import PurePath
 from typing import Any, TypeVar
 
 from headwater.core.clock import Clock
-from headwater.engine.forwarder import ForwarderThread
-from headwater.engine.keeper import MaintenanceThread
+from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.routers.forwarder_thread import ForwarderThread
 from headwater.wal.position import LogPosition
 from headwater.wal.shard import Shard
 from headwater.wal.sharded import ShardedWal
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class SteppedShard(Shard):
-    """A shard whose thread is whoever steps it."""
+    """A shard whose thread is the test that steps it."""
 
     def start(self) -> None:
         """There is no thread to start."""
@@ -99,7 +99,7 @@ class SteppedWal(ShardedWal):
 
 
 class SteppedMaintenance(MaintenanceThread):
-    """Does his round when asked to."""
+    """Does a round when the test calls for it."""
 
     def start(self) -> None:
         """There is no thread to start."""
@@ -122,7 +122,7 @@ class SteppedForwarder(ForwarderThread):
 
 
 class SteppedOwner:
-    """Whoever calls is the owner. When the outermost call returns, the log takes its steps."""
+    """The caller is the owner. When the outermost call returns, the log takes its steps."""
 
     def __init__(self) -> None:
         self.wal: SteppedWal | None = None

@@ -1,4 +1,4 @@
-"""What was asked of a fake disk, one entry per verb, in order.
+"""What was called on a fake disk, one entry per verb, in order.
 
 The trace is the input of every crash test: a crash point is a position in it, and what survives
 a power loss is decided from the entries before that position (`power_loss`).
@@ -45,7 +45,7 @@ class Operation:
     path: PurePath
     inode: int
     offset: int = 0
-    """Of a write; for truncate and allocate, the length asked for."""
+    """Of a write; for truncate and allocate, the length requested."""
     data: bytes = b""
     directory: int = 0
     name: str = ""

@@ -9,7 +9,7 @@ import pytest
 
 from headwater.cli.pipeline_run import keep_run
 from headwater.disk import PosixDisk
-from headwater.engine.reports import KeptReport, make_reports_directory, read_reports
+from headwater.engine.maintenance.reports import KeptReport, make_reports_directory, read_reports
 from headwater.spark.jobs.job import Place, Report
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.databases import fill, segment_file

@@ -69,9 +69,9 @@ def test_a_sound_log_has_no_findings_stopped_killed_or_empty() -> None:
         disk = FakeDisk(image=image(cleanly))
         assert faults_of(disk) == []
         plan = plan_kafka(disk, KAFKA)
-        looks = [check_kafka_segment(disk, each) for each in plan.segments]
-        assert len(looks) > 2
-        assert sum(look.batches for look in looks) > 15
+        checks = [check_kafka_segment(disk, each) for each in plan.segments]
+        assert len(checks) > 2
+        assert sum(check.batches for check in checks) > 15
         assert any(s.meta.log_number != s.meta.number for s in plan.segments), "none rewritten"
     assert faults_of(FakeDisk(["/data"])) == []
 

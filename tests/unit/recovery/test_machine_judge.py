@@ -56,14 +56,14 @@ def test_an_entry_cannot_vouch_for_itself_nor_for_what_comes_after_it() -> None:
 
 def test_bad_bytes_before_a_witnessed_place_are_damage_and_behind_it_a_torn_tail() -> None:
     first, bad = entry(1), b"\xff" * len(entry(2))
-    place = global_offset(1, len(first))
+    offset = global_offset(1, len(first))
     unknown = judged(first + bad + entry(3))
     assert [each.verdict for each in unknown.stretches] == [StretchVerdict.TORN]
-    assert unknown.end == place
+    assert unknown.end == offset
     behind = global_offset(1, len(first + bad))
     known = judged(first + bad + entry(3, synced=behind))
     reason = known.stretches[0].reason
-    assert known.stretches == [BadStretch(StretchVerdict.DAMAGED, place, behind, 1, reason)]
+    assert known.stretches == [BadStretch(StretchVerdict.DAMAGED, offset, behind, 1, reason)]
     assert known.next_sequence == 4
     by_current = judged(first + bad + entry(3), current=behind)
     assert by_current.stretches == known.stretches
@@ -80,11 +80,11 @@ def test_a_batch_that_does_not_end_is_cut_at_its_first_entry() -> None:
 
 def test_numbers_that_skip_some_are_damage_where_a_witness_knows_of_them() -> None:
     first = entry(1)
-    place = global_offset(1, len(first))
+    offset = global_offset(1, len(first))
     found = judged(first + entry(5), current=global_offset(1, len(first + entry(5))))
     reason = "3 entries are missing before this one"
-    assert found.stretches == [BadStretch(StretchVerdict.MISSING, place, place, 3, reason)]
-    assert judged(first + entry(5)).end == place, "nobody knew of it: a torn tail"
+    assert found.stretches == [BadStretch(StretchVerdict.MISSING, offset, offset, 3, reason)]
+    assert judged(first + entry(5)).end == offset, "nobody knew of it: a torn tail"
 
 
 def test_a_segment_without_an_entry_that_others_follow_is_damage() -> None:

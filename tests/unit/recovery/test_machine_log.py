@@ -95,8 +95,8 @@ def test_a_damaged_entry_in_the_middle_is_skipped_counted_and_told(
 ) -> None:
     disk, store = filled()
     store.close()
-    places = offsets(disk)
-    pay_i1 = places[1 + 4 + 1]
+    begins = offsets(disk)
+    pay_i1 = begins[1 + 4 + 1]
     disk.damage(FIRST, pay_i1 + 40, b"\xff")
     with caplog.at_level(logging.WARNING, "headwater.machines"):
         again = reopened(disk)
@@ -179,9 +179,9 @@ def test_damage_at_every_byte_is_told_or_harmless() -> None:
 def test_a_log_cut_behind_a_witness_is_damage_not_a_torn_tail() -> None:
     disk, store = filled()
     store.close()
-    places = offsets(disk)
+    begins = offsets(disk)
     contents = disk.files()[FIRST]
-    for keep in (places[-1], places[-2], places[-2] + 7):
+    for keep in (begins[-1], begins[-2], begins[-2] + 7):
         bad = FakeDisk(image=disk.snapshot())
         bad.damage(FIRST, keep, bytes(len(contents) - keep))
         again = SteppedStore(bad, BIG)
@@ -311,13 +311,13 @@ def test_damage_is_told_from_a_torn_tail_without_a_clean_stop() -> None:
 def test_entries_that_are_missing_without_a_trace_are_found_by_their_numbers() -> None:
     disk, store = filled()
     store.close()
-    places = offsets(disk)
+    begins = offsets(disk)
     buffer = disk.files()[FIRST]
-    gap = places[6] - places[5]
-    disk.write_file(FIRST, buffer[: places[5]] + buffer[places[6] :] + bytes(gap))
+    gap = begins[6] - begins[5]
+    disk.write_file(FIRST, buffer[: begins[5]] + buffer[begins[6] :] + bytes(gap))
     again = reopened(disk)
     first = again.report.log.damage[0]
-    assert (within_segment(first.offset), first.entries) == (places[5], 1)
+    assert (within_segment(first.offset), first.entries) == (begins[5], 1)
     assert again.is_doubtful(again.get_instance("i0"))
 
 
@@ -326,8 +326,8 @@ def test_a_log_with_many_bad_places_is_read_to_its_end_once(
 ) -> None:
     disk, store = filled(replace(SMALL, wal_segment_bytes=65_536), instances=60)
     store.close()
-    for place in offsets(disk)[70:170:4]:
-        disk.damage(FIRST, place + 40, b"\xff")
+    for begin in offsets(disk)[70:170:4]:
+        disk.damage(FIRST, begin + 40, b"\xff")
     decoded: list[int] = []
     real = decode_entry
 

@@ -36,7 +36,7 @@ def test_every_snapshot_and_standing_meets_exactly_one_row(
     assert rows[0].why
 
 
-def test_every_other_sight_has_its_row_and_every_row_says_why() -> None:
+def test_every_other_case_has_its_row_and_every_row_says_why() -> None:
     assert set(STRETCH_ROWS) == set(StretchVerdict)
     assert set(INDEX_ROWS) == set(IndexState)
     assert set(CURRENT_ROWS) == set(FED_ROWS) == set(SmallFile)
@@ -46,15 +46,15 @@ def test_every_other_sight_has_its_row_and_every_row_says_why() -> None:
 
 
 def test_only_a_torn_tail_is_cut_and_nothing_is_removed() -> None:
-    """A cut loses bytes, so this is the whole list of sights that lead to one."""
+    """A cut loses bytes, so this is the whole list of cases that lead to one."""
     everything = [
-        *((sight, action) for sight, (action, _) in STRETCH_ROWS.items()),
-        *((sight, action) for sight, (action, _) in INDEX_ROWS.items()),
-        *((sight, action) for sight, (action, _) in ODDITY_ROWS.items()),
+        *((case, action) for case, (action, _) in STRETCH_ROWS.items()),
+        *((case, action) for case, (action, _) in INDEX_ROWS.items()),
+        *((case, action) for case, (action, _) in ODDITY_ROWS.items()),
         *((row.verdict, row.action) for row in SNAPSHOT_ROWS),
     ]
-    assert [sight for sight, action in everything if action is Action.CUT] == [StretchVerdict.TORN]
-    assert not [sight for sight, action in everything if action is Action.REMOVE]
+    assert [case for case, action in everything if action is Action.CUT] == [StretchVerdict.TORN]
+    assert not [case for case, action in everything if action is Action.REMOVE]
 
 
 def test_a_damaged_snapshot_is_refused_only_where_nothing_stands_in_for_it() -> None:

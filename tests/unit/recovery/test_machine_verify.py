@@ -137,17 +137,17 @@ def test_a_sequence_number_that_skips_some_is_found_between_sound_entries() -> N
     source = image(True, True)
     path = max(path for path in files_of(source) if path.suffix == ".wal")
     content = files_of(source)[path]
-    pieces, at = [], 0
+    parts, at = [], 0
     while content.startswith(MAGIC_BYTES, at):
         entry = decode_entry(content, at, len(content))
         sequence = entry.sequence + 5 * bool(at)
-        pieces.append(encode_entry(entry.kind, sequence, entry.payload, more=entry.more))
+        parts.append(encode_entry(entry.kind, sequence, entry.payload, more=entry.more))
         at += entry.size
-    assert len(pieces) > 1
-    written = b"".join(pieces)
+    assert len(parts) > 1
+    written = b"".join(parts)
     disk = faulty(source, path, written + bytes(len(content) - len(written)))
     [fault] = faults_of(disk)
-    assert (fault.path, fault.offset, fault.bad) == (path, len(pieces[0]), True)
+    assert (fault.path, fault.offset, fault.bad) == (path, len(parts[0]), True)
     assert fault.what == "5 entries are missing before this one"
 
 

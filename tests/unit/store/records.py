@@ -82,14 +82,14 @@ def wal_frame(seq: int, sent: Sent) -> bytes:
 
 def wal_slice(first_seq: int, records: Sequence[Sent], between: bytes = b"") -> WalSlice:
     """The records as WAL bytes, with other bytes between the frames."""
-    pieces: list[bytes] = []
+    parts: list[bytes] = []
     offsets = []
     at = 0
     for position, sent in enumerate(records):
-        pieces += [between, wal_frame(first_seq + position, sent)]
+        parts += [between, wal_frame(first_seq + position, sent)]
         offsets.append(at + len(between))
-        at += len(pieces[-2]) + len(pieces[-1])
-    return WalSlice(b"".join(pieces), numpy.array(offsets, numpy.int64))
+        at += len(parts[-2]) + len(parts[-1])
+    return WalSlice(b"".join(parts), numpy.array(offsets, numpy.int64))
 
 
 def encoded(first_seq: int, records: Sequence[Sent]) -> tuple[bytearray, Entries]:
@@ -189,16 +189,16 @@ def read_live(
     findings: list[RecordDamage] = []
     for segment in segments:
         entries = files.index(segment)
-        piece = files.read(segment, segment.first_seq, segment.end_seq, entries)
-        good, damaged = good_positions(piece, entries, segment.first_seq)
+        stored = files.read(segment, segment.first_seq, segment.end_seq, entries)
+        good, damaged = good_positions(stored, entries, segment.first_seq)
         findings += damaged
         for position in numpy.flatnonzero(good).tolist():
-            offset = int(entries["offset"][position]) - piece.base
-            record = decode_segment_frame(piece.buffer, offset, len(piece.buffer))
+            offset = int(entries["offset"][position]) - stored.base
+            record = decode_segment_frame(stored.buffer, offset, len(stored.buffer))
             found[record.seq] = record.data
     return found, findings
 
 
 def seqs_with(entries: Entries, first_seq: int, flag: IndexFlag) -> list[int]:
-    places: NDArray[numpy.int64] = numpy.flatnonzero(index_flags(entries) & flag)
-    return [first_seq + place for place in places.tolist()]
+    rows: NDArray[numpy.int64] = numpy.flatnonzero(index_flags(entries) & flag)
+    return [first_seq + row for row in rows.tolist()]

@@ -264,12 +264,12 @@ def test_a_read_only_look_cuts_and_mends_nothing() -> None:
     topic.append(6)
     disk.settle()
     before = disk.files()
-    looking = TopicFiles(disk, DIRECTORY, SMALL, read_only=True)
-    segments = looking.load(*position)
-    assert set(read_live(looking, segments)[0]) == {1, 2}
+    reader = TopicFiles(disk, DIRECTORY, SMALL, read_only=True)
+    segments = reader.load(*position)
+    assert set(read_live(reader, segments)[0]) == {1, 2}
     disk.damage(path_of(1, "idx"), 3, b"\xff")
     before = disk.files()
-    assert set(read_live(looking, looking.load(*position))[0]) == {1, 2}
+    assert set(read_live(reader, reader.load(*position))[0]) == {1, 2}
     assert disk.files() == before
 
 
@@ -278,13 +278,13 @@ def test_a_read_only_look_reads_past_what_is_unfinished_and_asks_to_wait_for_a_s
     for suffix in ("data.new", "idx.new", "cold", "idx.tmp"):
         disk.write_file(path_of(1, suffix), b"")
     disk.write_file(path_of(5, "dropped"), b"")
-    looking = TopicFiles(disk, DIRECTORY, SMALL, read_only=True)
+    reader = TopicFiles(disk, DIRECTORY, SMALL, read_only=True)
     before = disk.files()
-    assert set(read_live(looking, looking.load(*topic.position))[0]) == {1, 2, 3, 4, 9, 10}
+    assert set(read_live(reader, reader.load(*topic.position))[0]) == {1, 2, 3, 4, 9, 10}
     assert disk.files() == before
     disk.unlink(path_of(1, "data.new"))
     with pytest.raises(UnavailableError, match="try again"):
-        looking.load(*topic.position)
+        reader.load(*topic.position)
 
 
 @pytest.mark.claims(268)
@@ -313,7 +313,7 @@ def test_a_read_only_look_finds_a_segment_that_moves_or_goes_at_that_moment() ->
     cold = LocalSegmentStore(disk, PurePosixPath("/data/cold"))
     topic = Written(topic_files(disk, cold=cold))
     topic.append(10)
-    looking = TopicFiles(disk, DIRECTORY, SMALL, cold=cold, read_only=True)
+    reader = TopicFiles(disk, DIRECTORY, SMALL, cold=cold, read_only=True)
 
     def relocate() -> None:
         topic.files.copy_to_cold(topic.segments[0])
@@ -323,11 +323,11 @@ def test_a_read_only_look_finds_a_segment_that_moves_or_goes_at_that_moment() ->
         topic.files.drop(topic.segments[0])
 
     disk.change = relocate
-    segments = looking.load(*topic.position)
+    segments = reader.load(*topic.position)
     assert [(each.first_seq, each.is_cold) for each in segments] == [
         (1, True),
         (5, False),
         (9, False),
     ]
     disk.change = drop
-    assert [each.first_seq for each in looking.load(*topic.position)] == [5, 9]
+    assert [each.first_seq for each in reader.load(*topic.position)] == [5, 9]

@@ -50,9 +50,9 @@ def test_a_part_of_a_segment_is_read_with_the_place_it_begins_at() -> None:
     _, topic = written()
     for segment in topic.segments:
         entries = topic.files.index(segment)[1:]
-        piece = topic.files.read(segment, segment.first_seq + 1, segment.end_seq, entries)
-        assert piece.base == int(entries["offset"][0])
-        good, findings = good_positions(piece, entries, segment.first_seq + 1)
+        stored = topic.files.read(segment, segment.first_seq + 1, segment.end_seq, entries)
+        assert stored.base == int(entries["offset"][0])
+        good, findings = good_positions(stored, entries, segment.first_seq + 1)
         assert good.all()
         assert not findings
 
@@ -85,11 +85,11 @@ def test_bytes_stay_readable_after_their_map_was_let_go_and_the_file_removed(
     topic.append(8)
     segment = topic.segments[0]
     entries = files.index(segment)
-    piece = files.read(segment, 1, 4, entries)
+    stored = files.read(segment, 1, 4, entries)
     files.drop(segment)
     maps.clear()
     gc.collect()
-    assert good_positions(piece, entries, 1)[0].all()
+    assert good_positions(stored, entries, 1)[0].all()
 
 
 def test_many_threads_read_through_few_maps_on_a_real_disk(tmp_path: Path) -> None:
@@ -219,8 +219,8 @@ def test_a_record_deleted_while_it_is_read_is_left_out_without_a_finding() -> No
     segment = topic.segments[0]
     entries = topic.files.index(segment)
     topic.delete(2)
-    piece = topic.files.read(segment, 1, 4, entries)
-    good, findings = good_positions(piece, entries, 1)
+    stored = topic.files.read(segment, 1, 4, entries)
+    good, findings = good_positions(stored, entries, 1)
     assert good.tolist() == [True, False, True, True]
     assert not findings
 

@@ -101,10 +101,10 @@ def test_readers_of_the_old_segment_read_the_old_bytes_or_look_again() -> None:
 
 
 def read_live_with(topic: Written, segment: Segment, entries: Entries) -> list[int]:
-    piece = topic.files.read(segment, segment.first_seq, segment.end_seq, entries)
-    good, findings = good_positions(piece, entries, segment.first_seq)
+    stored = topic.files.read(segment, segment.first_seq, segment.end_seq, entries)
+    good, findings = good_positions(stored, entries, segment.first_seq)
     assert not findings
-    return [segment.first_seq + place for place in numpy.flatnonzero(good).tolist()]
+    return [segment.first_seq + row for row in numpy.flatnonzero(good).tolist()]
 
 
 def test_a_segment_with_damage_is_not_rewritten() -> None:

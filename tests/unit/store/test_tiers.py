@@ -125,8 +125,8 @@ def test_a_reader_of_the_hot_segment_goes_on_in_the_cold_one() -> None:
     before = list(topic.segments)
     entries = topic.files.index(before[0])
     move(topic, 0)
-    piece = topic.files.read(before[0], 1, 4, entries)
-    assert len(piece.buffer) == before[0].data_bytes
+    stored = topic.files.read(before[0], 1, 4, entries)
+    assert len(stored.buffer) == before[0].data_bytes
 
 
 @pytest.mark.claims(284)

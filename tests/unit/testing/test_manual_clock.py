@@ -146,7 +146,7 @@ def test_advance_to_next_deadline_wakes_the_earliest_waiter_only() -> None:
     assert clock.advance_to_next_deadline() == 400
     thread.join(TIMEOUT_S)
     assert late == [False]
-    with pytest.raises(ValueError, match="nobody waits"):
+    with pytest.raises(ValueError, match="no thread waits"):
         clock.advance_to_next_deadline()
 
 

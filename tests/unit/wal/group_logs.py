@@ -26,7 +26,7 @@ class ListLog:
         self.groups: list[list[bytes]] = []
         self.synced = 0
         self.events: list[str] = []
-        self.trouble: dict[str, Exception] = {}
+        self.failures: dict[str, Exception] = {}
         """Verb -> the error it raises from now on."""
         self.before: Callable[[str], None] = lambda verb: None
         self.changed = threading.Condition()
@@ -59,5 +59,5 @@ class ListLog:
         with self.changed:
             self.events.append(verb)
             self.changed.notify_all()
-        if verb in self.trouble:
-            raise self.trouble[verb]
+        if verb in self.failures:
+            raise self.failures[verb]

@@ -94,7 +94,7 @@ def test_under_load_the_disk_class_is_synced_in_time_without_an_idle_moment() ->
 def test_nothing_is_acked_before_it_was_written() -> None:
     for durability in (FSYNC, DISK, MEMORY):
         rig = Rig()
-        rig.log.trouble["write"] = OSError(errno.EIO, "broken")
+        rig.log.failures["write"] = OSError(errno.EIO, "broken")
         rig.committer.commit([ticket(b"a", durability)])
         assert rig.errors() == [PoisonedError]
 
@@ -105,9 +105,9 @@ def test_nothing_is_acked_before_it_was_written() -> None:
 @pytest.mark.parametrize("verb", ["write", "sync"])
 def test_any_failure_poisons_and_the_log_never_acks_again(verb: str, error: Exception) -> None:
     rig = Rig()
-    rig.log.trouble[verb] = error
+    rig.log.failures[verb] = error
     rig.committer.commit([ticket(b"a"), ticket(b"b")])
-    rig.log.trouble.clear()
+    rig.log.failures.clear()
     rig.committer.commit([ticket(b"c"), ticket(b"d", DISK), ticket(b"e", MEMORY)])
     assert rig.errors() == [PoisonedError] * 5
     assert rig.state() is LogState.POISONED
@@ -126,7 +126,7 @@ def test_any_failure_poisons_and_the_log_never_acks_again(verb: str, error: Exce
 def test_a_background_sync_that_fails_poisons_too() -> None:
     rig = Rig()
     rig.committer.commit([ticket(b"a", DISK)])
-    rig.log.trouble["sync"] = SyncError("sync failed")
+    rig.log.failures["sync"] = SyncError("sync failed")
     rig.clock.advance(100_000)
     rig.committer.tick()
     assert rig.state() is LogState.POISONED
@@ -136,7 +136,7 @@ def test_a_background_sync_that_fails_poisons_too() -> None:
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
 def test_no_room_refuses_ordinary_tickets_and_tries_essential_ones(number: int) -> None:
     rig = Rig()
-    rig.log.trouble["write"] = OSError(number, "full")
+    rig.log.failures["write"] = OSError(number, "full")
     rig.committer.commit([ticket(b"a"), ticket(b"b", essential=True), ticket(b"c", DISK)])
     assert rig.state() is LogState.FULL
     assert rig.log.events == ["write", "ack ac", "essential write", "sync", "ack b"]
@@ -147,7 +147,9 @@ def test_no_room_refuses_ordinary_tickets_and_tries_essential_ones(number: int) 
 
 def test_a_full_disk_is_not_asked_again_before_its_time_and_resumes_by_itself() -> None:
     rig = Rig()
-    rig.log.trouble.update({verb: OSError(errno.ENOSPC, "full") for verb in ("write", "make room")})
+    rig.log.failures.update(
+        {verb: OSError(errno.ENOSPC, "full") for verb in ("write", "make room")}
+    )
     rig.committer.commit([ticket(b"a")])
     rig.committer.commit([ticket(b"b")])
     assert rig.log.events.count("write") == 1, "the second was refused without a try"
@@ -155,7 +157,7 @@ def test_a_full_disk_is_not_asked_again_before_its_time_and_resumes_by_itself() 
     rig.committer.tick()
     assert rig.state() is LogState.FULL
     assert rig.committer.next_tick_us() == 2 * SECOND
-    rig.log.trouble.clear()
+    rig.log.failures.clear()
     rig.clock.advance(SECOND)
     rig.committer.tick()
     assert rig.state() is LogState.WRITABLE
@@ -166,9 +168,9 @@ def test_a_full_disk_is_not_asked_again_before_its_time_and_resumes_by_itself() 
 
 def test_a_write_that_comes_when_the_retry_is_due_tries_itself() -> None:
     rig = Rig()
-    rig.log.trouble["write"] = OSError(errno.ENOSPC, "full")
+    rig.log.failures["write"] = OSError(errno.ENOSPC, "full")
     rig.committer.commit([ticket(b"a")])
-    rig.log.trouble.clear()
+    rig.log.failures.clear()
     rig.clock.advance(SECOND)
     rig.committer.commit([ticket(b"b")])
     assert rig.errors() == [DiskFullError, None]
@@ -177,7 +179,7 @@ def test_a_write_that_comes_when_the_retry_is_due_tries_itself() -> None:
 def test_an_essential_write_that_does_not_fit_the_reserve_is_refused_not_poisoned() -> None:
     rig = Rig()
     full = OSError(errno.ENOSPC, "full")
-    rig.log.trouble.update({"write": full, "essential write": full})
+    rig.log.failures.update({"write": full, "essential write": full})
     rig.committer.commit([ticket(b"a", essential=True), ticket(b"b")])
     assert rig.errors() == [DiskFullError, DiskFullError]
     assert rig.state() is LogState.FULL
@@ -211,7 +213,7 @@ def test_every_write_puts_the_idle_mark_off() -> None:
 def test_an_idle_mark_without_room_makes_the_log_full_and_is_not_tried_in_a_loop() -> None:
     rig = Rig()
     rig.committer.commit([ticket(b"a")])
-    rig.log.trouble["idle mark"] = OSError(errno.ENOSPC, "full")
+    rig.log.failures["idle mark"] = OSError(errno.ENOSPC, "full")
     rig.clock.advance(SECOND)
     rig.committer.tick()
     assert rig.state() is LogState.FULL
@@ -239,7 +241,7 @@ def test_a_clean_stop_writes_its_mark_and_closes() -> None:
 )
 def test_a_stop_that_fails_still_closes_the_files(error: Exception, state: LogState) -> None:
     rig = Rig()
-    rig.log.trouble["stop mark"] = error
+    rig.log.failures["stop mark"] = error
     rig.committer.finish()
     assert rig.log.events == ["stop mark", "close"]
     assert rig.state() is state
@@ -247,7 +249,7 @@ def test_a_stop_that_fails_still_closes_the_files(error: Exception, state: LogSt
 
 def test_files_that_do_not_close_well_poison_instead_of_raising() -> None:
     rig = Rig()
-    rig.log.trouble["close"] = OSError(errno.EIO, "broken")
+    rig.log.failures["close"] = OSError(errno.EIO, "broken")
     rig.committer.finish()
     assert rig.state() is LogState.POISONED
 

@@ -241,7 +241,7 @@ def test_closing_serves_what_was_accepted_and_refuses_the_rest(log: ListLog) -> 
 
 
 def test_a_poisoned_shard_refuses_at_the_door(shard: Shard, log: ListLog) -> None:
-    log.trouble["sync"] = SyncError("sync failed")
+    log.failures["sync"] = SyncError("sync failed")
     one = ticket()
     shard.submit(one)
     with pytest.raises(PoisonedError):

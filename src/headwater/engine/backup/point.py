@@ -20,9 +20,9 @@ from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
 from headwater.disk import Disk
 from headwater.engine.engine import Engine
-from headwater.engine.loading import install
 from headwater.engine.owner import BatonOwner
-from headwater.engine.topic import Topic
+from headwater.engine.topics.loader import install
+from headwater.engine.topics.topic import Topic
 from headwater.format.segment import IndexFlag
 from headwater.model.idempotency import IdempotencyWindow
 

@@ -22,10 +22,10 @@ from headwater.engine.backup.kafka_files import read_every_batch
 from headwater.engine.backup.machine_files import check_machines, read_every_entry
 from headwater.engine.backup.restore import check_facts, unpacked
 from headwater.engine.backup.still_clock import StillClock
-from headwater.engine.loading import install
 from headwater.engine.read_only import DirectoryView
-from headwater.engine.reading import ReadFilter
-from headwater.engine.topic import Topic
+from headwater.engine.topics.loader import install
+from headwater.engine.topics.reader import ReadFilter
+from headwater.engine.topics.topic import Topic
 from headwater.format.backup import Manifest
 from headwater.format.checksum import RunningChecksum
 from headwater.model.loss import DAMAGED

@@ -19,7 +19,7 @@ from headwater.format.kafka.checkpoint import (
     SegmentMeta,
     encode_checkpoint,
 )
-from headwater.format.kafka.events import GroupSettled
+from headwater.format.kafka.events import GroupMembership
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
 from headwater.store.kafka.spare import SpareRoom
 from headwater.wal.dialect import NO_ROOM
@@ -33,7 +33,7 @@ class SavedState(NamedTuple):
     groups: tuple[GroupMeta, ...]
     next_producer_id: int
     running_s: int
-    memberships: tuple[GroupSettled, ...]
+    memberships: tuple[GroupMembership, ...]
 
 
 class KafkaCheckpointer:

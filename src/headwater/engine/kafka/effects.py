@@ -93,7 +93,7 @@ def _group_forgotten(core: KafkaCore, event: events.GroupForgotten) -> None:
     core.memberships.forget(event.org, event.group)
 
 
-def _group_settled(core: KafkaCore, event: events.GroupSettled) -> None:
+def _group_settled(core: KafkaCore, event: events.GroupMembership) -> None:
     core.memberships.put(event)
 
 
@@ -113,7 +113,7 @@ _EFFECTS: Final[dict[type, Callable[[KafkaCore, Any], Any]]] = {
     events.OffsetsCommitted: _offsets_committed,
     events.OffsetsForgotten: _offsets_forgotten,
     events.GroupForgotten: _group_forgotten,
-    events.GroupSettled: _group_settled,
+    events.GroupMembership: _group_settled,
     events.ProducerIdsTaken: _producer_ids_taken,
     events.Synced: _about_files,
     events.SegmentBegun: _about_files,

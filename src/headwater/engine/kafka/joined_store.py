@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
-from headwater.engine.asynchronous import step_on
+from headwater.engine.async_database import step_on
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.errors import KafkaError
@@ -33,9 +33,10 @@ from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.timestamps import TimestampPlan
 from headwater.engine.kafka.unavailable import UnavailableKafka
+from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Step
 from headwater.engine.pending import Pending
-from headwater.engine.steps import Answered, AsOwner, InFiles, Operation, Step, delete_operation
-from headwater.engine.topic import Topic
+from headwater.engine.topics.operations import delete_operation
+from headwater.engine.topics.topic import Topic
 from headwater.format.kafka.batch import BatchHeader
 from headwater.wire.kafka.error_codes import ErrorCode
 

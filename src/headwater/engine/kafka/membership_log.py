@@ -17,7 +17,7 @@ from headwater.engine.kafka.memberships import empty_membership, group_from, mem
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.pending import Pending
-from headwater.format.kafka.events import GroupSettled
+from headwater.format.kafka.events import GroupMembership
 from headwater.model.kafka_group import Outcome, Phase, Refusal, Refused
 from headwater.model.kafka_group.durable_group import DurableGroup, GroupStanding
 from headwater.observe.logs import Logger
@@ -94,7 +94,9 @@ class MembershipLog:
     def _log_empty(self, group: DurableGroup) -> None:
         self._submit(empty_membership(group), lambda error: self._note(error, group))
 
-    def _submit(self, event: GroupSettled, then: Callable[[HeadwaterError | None], None]) -> None:
+    def _submit(
+        self, event: GroupMembership, then: Callable[[HeadwaterError | None], None]
+    ) -> None:
         try:
             pending: Pending[Any] = self._store.log_membership(event)
         except HeadwaterError as error:

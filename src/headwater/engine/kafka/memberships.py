@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from headwater.format.kafka.events import GroupMember, GroupSettled
+from headwater.format.kafka.events import GroupMember, GroupMembership
 from headwater.model.kafka_group import Member
 from headwater.model.kafka_group.durable_group import DurableGroup
 
@@ -17,21 +17,21 @@ class Memberships:
     """The owner's."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[int, str], GroupSettled] = {}
+        self._groups: dict[tuple[int, str], GroupMembership] = {}
         self._bytes = 0
 
-    def all(self) -> tuple[GroupSettled, ...]:
+    def all(self) -> tuple[GroupMembership, ...]:
         return tuple(self._groups.values())
 
     def has(self, org: int, group: str) -> bool:
         return (org, group) in self._groups
 
-    def bytes_with(self, event: GroupSettled) -> int:
+    def bytes_with(self, event: GroupMembership) -> int:
         """What all would weigh if this became so."""
         known = self._groups.get((event.org, event.group))
         return self._bytes + weight(event) - (0 if known is None else weight(known))
 
-    def put(self, event: GroupSettled) -> None:
+    def put(self, event: GroupMembership) -> None:
         self.forget(event.org, event.group)
         if event.members:
             self._groups[event.org, event.group] = event
@@ -42,12 +42,12 @@ class Memberships:
         if known is not None:
             self._bytes -= weight(known)
 
-    def restore(self, events: Iterable[GroupSettled]) -> None:
+    def restore(self, events: Iterable[GroupMembership]) -> None:
         for event in events:
             self.put(event)
 
 
-def weight(event: GroupSettled) -> int:
+def weight(event: GroupMembership) -> int:
     """About how many bytes it takes, without making them."""
     return len(event.group.encode()) + sum(map(_member_weight, event.members))
 
@@ -58,7 +58,7 @@ def _member_weight(member: GroupMember) -> int:
     return MEMBER_BYTES + len("".join(words).encode()) + protocols + len(member.assignment)
 
 
-def membership_of(group: DurableGroup) -> GroupSettled:
+def membership_of(group: DurableGroup) -> GroupMembership:
     members = tuple(
         GroupMember(
             each.member_id,
@@ -72,7 +72,7 @@ def membership_of(group: DurableGroup) -> GroupSettled:
         )
         for each in group.members.values()
     )
-    return GroupSettled(
+    return GroupMembership(
         group.org,
         group.name,
         group.generation,
@@ -83,11 +83,11 @@ def membership_of(group: DurableGroup) -> GroupSettled:
     )
 
 
-def empty_membership(group: DurableGroup) -> GroupSettled:
-    return GroupSettled(group.org, group.name, group.generation)
+def empty_membership(group: DurableGroup) -> GroupMembership:
+    return GroupMembership(group.org, group.name, group.generation)
 
 
-def group_from(event: GroupSettled, now_us: int) -> DurableGroup:
+def group_from(event: GroupMembership, now_us: int) -> DurableGroup:
     """The group as it was, each member with a whole session before it."""
     members = [
         Member(

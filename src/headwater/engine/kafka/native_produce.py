@@ -16,12 +16,13 @@ from headwater.core.errors import (
 )
 from headwater.core.units import KIB
 from headwater.engine.engine import Engine
-from headwater.engine.input import EncodedRecords
 from headwater.engine.kafka.batch_appender import Produced, Repeated
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.kafka.producers import SentBatch
+from headwater.engine.operation import Answered, AsOwner, InFiles, Operation
 from headwater.engine.pending import Appended, Pending, Write
-from headwater.engine.steps import Answered, AsOwner, InFiles, Operation, ensure_loaded
+from headwater.engine.topics.operations import ensure_loaded
+from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.kafka.batch import BatchHeader, read_header
 from headwater.format.kafka.mapping import to_native
 from headwater.format.kafka.records import KafkaRecord, decode_records

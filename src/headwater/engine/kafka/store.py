@@ -27,7 +27,7 @@ from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.recovered_state import restore
 from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
-from headwater.engine.keeper import MaintenanceThread
+from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
@@ -182,14 +182,14 @@ class KafkaStore:
     def forget_group(self, org: int, group: str) -> Pending[bool]:
         return self._log_event(events.GroupForgotten(org, group))
 
-    def memberships(self) -> tuple[events.GroupSettled, ...]:
+    def memberships(self) -> tuple[events.GroupMembership, ...]:
         """Groups with members, as of their last complete round."""
         return self.core.memberships.all()
 
     def has_membership(self, org: int, group: str) -> bool:
         return self.core.memberships.has(org, group)
 
-    def fits_membership(self, event: events.GroupSettled) -> bool:
+    def fits_membership(self, event: events.GroupMembership) -> bool:
         """Whether that many members may outlive a restart: checkpoints hold all of them."""
         settings, memberships = self.core.settings, self.core.memberships
         return (
@@ -197,7 +197,7 @@ class KafkaStore:
             and memberships.bytes_with(event) <= settings.memberships_bytes_max
         )
 
-    def log_membership(self, event: events.GroupSettled) -> Pending[bool]:
+    def log_membership(self, event: events.GroupMembership) -> Pending[bool]:
         """On a full disk only small ones may use the reserve, which deletes live on."""
         small = weight(event) <= self.core.settings.reserve_bytes // 4
         return self._topics.log_event(event, essential=small)

@@ -83,13 +83,13 @@ class UnavailableKafka:
     def groups_with_offsets(self, _org: int) -> list[str]:
         return []
 
-    def memberships(self) -> tuple[events.GroupSettled, ...]:
+    def memberships(self) -> tuple[events.GroupMembership, ...]:
         return ()
 
     def has_membership(self, _org: int, _group: str) -> bool:
         return False
 
-    def fits_membership(self, _event: events.GroupSettled) -> bool:
+    def fits_membership(self, _event: events.GroupMembership) -> bool:
         return False
 
     # -- what can be had without the log

@@ -16,7 +16,6 @@ from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, PoisonedError
 from headwater.disk import DirectoryLock, Disk
-from headwater.engine.keeper import MaintenanceThread
 from headwater.engine.machines import requests
 from headwater.engine.machines.answers import (
     Applied,
@@ -57,9 +56,10 @@ from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.statistics import statistics_of
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers, WatchFilter
+from headwater.engine.maintenance.retention_holds import RetentionHolds
+from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
-from headwater.engine.retention_holds import RetentionHolds
 from headwater.format.machines.names import HISTORY_DIRECTORY, global_offset, segment_of
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (

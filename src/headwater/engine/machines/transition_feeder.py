@@ -30,15 +30,15 @@ from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
 from headwater.disk import Disk
-from headwater.engine.blocking import Database
-from headwater.engine.input import EncodedRecords
-from headwater.engine.keeper import MaintenanceThread
+from headwater.engine.database import Database
 from headwater.engine.machines.log_reader import LogGap
 from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, WatchFilter
-from headwater.engine.steps import append_encoded_operation
+from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.topics.operations import append_encoded_operation
+from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.frame import FrameFlag
 from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEvent
 from headwater.format.machines.names import global_offset

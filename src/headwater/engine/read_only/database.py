@@ -31,21 +31,19 @@ from headwater.core.errors import (
 from headwater.core.records import Record
 from headwater.core.units import US_PER_MS
 from headwater.disk import Disk
+from headwater.engine.operation import Answered, Operation, Woken
 from headwater.engine.read_only.view import DirectoryView, Progress
-from headwater.engine.reading import Diff
-from headwater.engine.steps import (
-    Answered,
+from headwater.engine.topics.lifecycle import TopicState
+from headwater.engine.topics.operations import (
     DiffRequest,
-    Operation,
-    Woken,
     diff_request,
     loaded_topic,
     read_operation,
     state_operation,
     topics_operation,
 )
-from headwater.engine.topics import TopicState
-from headwater.engine.watching import watch_requests
+from headwater.engine.topics.reader import Diff
+from headwater.engine.topics.watch import watch_requests
 from headwater.model.loss import Tombstone
 from headwater.recovery.survey import access_error
 from headwater.store.checked_reads import RecordDamage

@@ -15,13 +15,13 @@ from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
 from headwater.disk import Disk
 from headwater.engine.core import EngineCore
-from headwater.engine.loading import Loaded, load_topic
 from headwater.engine.owner import BatonOwner
-from headwater.engine.reading import Reader, ReadPlan
-from headwater.engine.recovering import TopicRecovery
-from headwater.engine.tail import TailCache
-from headwater.engine.topic import Topic
-from headwater.engine.topics import Topics, TopicState
+from headwater.engine.topics.lifecycle import Topics, TopicState
+from headwater.engine.topics.loader import Loaded, load_topic
+from headwater.engine.topics.reader import Reader, ReadPlan
+from headwater.engine.topics.recovery import TopicRecovery
+from headwater.engine.topics.tail import TailCache
+from headwater.engine.topics.topic import Topic
 from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark

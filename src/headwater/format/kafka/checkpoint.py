@@ -12,7 +12,7 @@ import msgspec
 
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.format.checksum import checksum64
-from headwater.format.kafka.events import GroupSettled, OffsetRow
+from headwater.format.kafka.events import GroupMembership, OffsetRow
 from headwater.format.layout import Field, Layout
 
 CHECKPOINT_MAGIC: Final = 0x50434B4157444848  # "HHDWAKCP" little-endian
@@ -114,7 +114,7 @@ class KafkaCheckpoint(msgspec.Struct, frozen=True, array_like=True):
     """Nothing was written after this."""
     running_s: int = 0
     """Seconds the log was open until now, in all its runs together. No wall clock counts them."""
-    memberships: tuple[GroupSettled, ...] = ()
+    memberships: tuple[GroupMembership, ...] = ()
     """Groups with members, as they settled last."""
 
 

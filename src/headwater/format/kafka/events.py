@@ -96,7 +96,7 @@ class GroupMember(msgspec.Struct, frozen=True, array_like=True):
     assignment: bytes
 
 
-class GroupSettled(Event, frozen=True, tag="group_settled"):
+class GroupMembership(Event, frozen=True, tag="group_settled"):
     """Who is in a group from this generation on, and has which assignment. Empty: there are no
     members any more that a restart may bring back."""
 
@@ -141,7 +141,7 @@ AnyEvent = (
     | OffsetsCommitted
     | OffsetsForgotten
     | GroupForgotten
-    | GroupSettled
+    | GroupMembership
     | ProducerIdsTaken
     | Synced
     | SegmentBegun

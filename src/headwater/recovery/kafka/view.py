@@ -1,10 +1,10 @@
 """Kafka's shared log, read beside its owner: nothing is locked or changed.
 
 The checkpoint says which topics and segments there are; what came later is in the log, and is taken
-as a start would take it: batch by batch, up to the first that is not whole. That is where somebody
-writes right now, unless an event behind it says that it was synced: then it is damage. What no
-checkpoint vouches for yet is synced here before it is shown: a loss of power must not give the
-offset of a record that somebody has seen to another one.
+as a start would take it: batch by batch, up to the first that is not whole. That is where the
+owner writes right now, unless an event behind it says that it was synced: then it is damage. What
+no checkpoint covers yet is synced here before it is shown: a loss of power must not give the offset
+of a record that was shown to another one.
 
 Whatever an owner at work could cause (a file that went, an index that was swapped) is an error that
 says "read again".

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headwater.engine.engine import Engine
-from headwater.engine.reports import Reports, read_reports
-from headwater.engine.steps import InFiles, Operation
+from headwater.engine.maintenance.reports import Reports, read_reports
+from headwater.engine.operation import InFiles, Operation
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.topic_handlers import answer
 

@@ -1,4 +1,4 @@
-"""The governor's place in the server: its clock, its lines in the log, its numbers."""
+"""The pressure governor in the server: its clock, its lines in the log, its samples."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headwater.core.units import US_PER_S
-from headwater.engine.governing import PressureControl
+from headwater.engine.pressure import PressureControl
 from headwater.model.pressure import SAMPLE_US, Rung, RungChange
 from headwater.observe.metrics import Sample
 
@@ -37,7 +37,7 @@ _MEANS: Final[dict[Rung, tuple[int, str, str]]] = {
         "writes are taken again",
     ),
 }
-"""How loud, and what it means to enter and to leave a rung."""
+"""The log level, and what it means to enter and to leave a rung."""
 
 
 class PressureWatch:
@@ -46,7 +46,7 @@ class PressureWatch:
         self._governing: PressureControl | None = None
 
     def begin(self, governing: PressureControl) -> None:
-        """Recovery is done: look every 100 ms until the server goes."""
+        """Recovery is done: sample every 100 ms until the server stops."""
         self._governing = governing
         governing.listeners.append(self._log)
         self._app.delivery.govern(governing)

@@ -1,7 +1,7 @@
-"""GET /v0/status: the server at a glance, for the dashboard and for anybody who asks.
+"""GET /v0/status: the server at a glance, for the dashboard and for other clients.
 
-What it costs does not grow with the number of topics: sums over them are gathered a piece at a
-time, so that a page which asks every second holds nobody up.
+What it costs does not grow with the number of topics: sums over them are added up a part at a
+time, so that a page which asks every second delays no other request.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.core.units import US_PER_MS
 from headwater.engine.engine import Engine
-from headwater.engine.governing import PressureControl
-from headwater.engine.queues import Queues
-from headwater.engine.topic import Topic
+from headwater.engine.pressure import PressureControl
+from headwater.engine.queues.claims import Queues
+from headwater.engine.topics.topic import Topic
 from headwater.model.pressure import Rung
 from headwater.server.access.keys import ANYONE, ApiKey
 from headwater.server.health.damage import damage_seen, parts_seen
@@ -105,7 +105,7 @@ _NOTHING: Final[dict[str, Any]] = {
     "retention_holds": [],
     "gaps": [],
 }
-"""The same for a key with prefixes: it would tell what others do."""
+"""The same for a key with prefixes: the numbers would show what others do."""
 
 
 class TopicTotals:

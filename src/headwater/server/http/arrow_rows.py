@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy
 
-from headwater.engine.reading import Reader, ReadFilter, ReadPlan
-from headwater.engine.steps import Take, Taken
+from headwater.engine.topics.operations import Take, Taken
+from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan
 from headwater.wire.arrow import ARROW_MEDIA_TYPE, arrow_stream, frames_to_arrow
 
 __all__ = ["ARROW_MEDIA_TYPE", "arrow_stream", "take_arrow"]

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from headwater.engine.engine import Engine
-from headwater.engine.job_records import fetch_planned, runs_at_hand
-from headwater.engine.queues import Queues
-from headwater.engine.reading import FrameRun, Reader, ReadFilter, ReadPlan
-from headwater.engine.steps import Operation, Taken
-from headwater.engine.topic import Topic
+from headwater.engine.operation import Operation
+from headwater.engine.queues.claims import Queues
+from headwater.engine.queues.job_records import fetch_planned, runs_at_hand
+from headwater.engine.topics.operations import Taken
+from headwater.engine.topics.reader import FrameRun, Reader, ReadFilter, ReadPlan
+from headwater.engine.topics.topic import Topic
 from headwater.model.queue import Grant
 from headwater.wire.frames import More, render_frames, render_objects
 from headwater.wire.render import Projection
@@ -82,7 +83,7 @@ def _terms(queues: Queues, topic: Topic, grant: Grant) -> _Terms:
 
 
 class _Terms(NamedTuple):
-    """What is told beside each job of a claim; known when its reading is planned."""
+    """The fields beside each job of a claim; known when its reading is planned."""
 
     lease_id: int
     deadline: int

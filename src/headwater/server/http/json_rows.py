@@ -7,8 +7,8 @@ from contextlib import nullcontext
 from functools import lru_cache
 
 from headwater.core.records import Record
-from headwater.engine.reading import Reader, ReadFilter, ReadPlan, decode_run
-from headwater.engine.steps import Take, Taken
+from headwater.engine.topics.operations import Take, Taken
+from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan, decode_run
 from headwater.native import compiled
 from headwater.wire.frames import render_frames
 from headwater.wire.render import Projection, render_record

@@ -1,4 +1,4 @@
-"""Queues over HTTP: claim, ack, nack, extend. Who they are pushed to instead is in `pushing`."""
+"""Queues over HTTP: claim, ack, nack, extend. `streams.job_pusher` pushes them instead."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 
 from headwater.core.errors import NotAQueueError
 from headwater.engine.engine import Engine
-from headwater.engine.queue_answers import LeaseResult
-from headwater.engine.queue_state import ClaimRequest
-from headwater.engine.queue_steps import (
+from headwater.engine.operation import AsOwner, Operation
+from headwater.engine.queues.claims import Queues
+from headwater.engine.queues.operations import (
     ClaimOptions,
     PendingClaim,
     ack_operation,
@@ -22,9 +22,9 @@ from headwater.engine.queue_steps import (
     nack_operation,
     run_claim,
 )
-from headwater.engine.queues import Queues
-from headwater.engine.steps import AsOwner, Operation
-from headwater.engine.topic import Topic
+from headwater.engine.queues.results import LeaseResult
+from headwater.engine.queues.state import ClaimRequest
+from headwater.engine.topics.topic import Topic
 from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.http.job_text import JobsText, fetch_jobs_text, jobs_text_at_hand
 from headwater.server.http.request_body import body_of
@@ -46,7 +46,7 @@ def require_queue(app: App, exchange: Exchange) -> None:
 
 def claim(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ClaimBody)
-    exchange.waits_for_event = True  # whoever leaves meanwhile shall not be given jobs
+    exchange.waits_for_event = True  # a client that leaves meanwhile must not get jobs
     options = ClaimOptions(
         body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not app.draining
     )
@@ -126,7 +126,7 @@ def ack(app: App, exchange: Exchange) -> None:
 
 
 def _has_dying(topic: Topic) -> bool:
-    """Whoever settles jobs next puts them away."""
+    """The next ack or nack moves them to the dead letters."""
     return topic.queue is not None and topic.queue.leases.has_exhausted
 
 

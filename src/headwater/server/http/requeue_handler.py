@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.engine.requeueing import requeue_operation
+from headwater.engine.queues.requeue import requeue_operation
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.queue_handlers import require_queue
 from headwater.server.http.request_body import body_of

@@ -1,7 +1,7 @@
-"""Routers over HTTP: define, look at, list, remove.
+"""Routers over HTTP: define, get, list, remove.
 
-A router goes on copying when nobody looks, so to make or remove one is the owner's, who may name
-both its ends.
+A router goes on copying when no client is connected, so to make or remove one is the owner's, who
+may name both its ends.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from headwater.core.errors import (
     RouterCycleError,
     TopicExistsIncompatibleError,
 )
-from headwater.engine.router_state import Router
-from headwater.engine.router_steps import delete_router_operation, put_router_operation
-from headwater.engine.routers import RouterState
+from headwater.engine.routers.definitions import RouterState
+from headwater.engine.routers.operations import delete_router_operation, put_router_operation
+from headwater.engine.routers.state import Router
 from headwater.model.router.definition import check_router_name
 from headwater.server.access.keys import ApiKey
 from headwater.server.http.exchange import Exchange

@@ -1,4 +1,4 @@
-"""Topics over HTTP: make, look at, list, delete from, drop."""
+"""Topics over HTTP: create, get, list, delete from, drop."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import msgspec
 from headwater.config.topic import TopicType, check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
-from headwater.engine.configuring import create_operation
-from headwater.engine.queues import Queues
-from headwater.engine.steps import delete_operation, drop_operation
-from headwater.engine.topic import Topic
+from headwater.engine.queues.claims import Queues
+from headwater.engine.topics.creation import create_operation
+from headwater.engine.topics.operations import delete_operation, drop_operation
+from headwater.engine.topics.topic import Topic
 from headwater.model.priority import base_priority
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.http.exchange import Exchange
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 NAMES_SCANNED_MAX = 20_000
-"""Names that one page of a list looks at: a search that finds little goes on with the next one."""
+"""Names that one page of a list scans: a search with few matches goes on with the next page."""
 _TYPES = frozenset(each.value for each in TopicType)
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 

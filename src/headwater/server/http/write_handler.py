@@ -1,4 +1,4 @@
-"""One write by itself: no task, the answer waits on the commit. See `gathering` for many."""
+"""One write by itself: no task, the answer waits on the commit. See `write_batcher` for many."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import msgspec
 
 from headwater.core import limits
 from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
-from headwater.engine.input import EncodedRecords
 from headwater.engine.pending import Appended, Pending, Write
-from headwater.engine.steps import ensure_loaded
+from headwater.engine.topics.operations import ensure_loaded
+from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.frame import FrameFlag, join_data
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
@@ -21,7 +21,7 @@ from headwater.wire.answers import Performance, WriteAnswer
 from headwater.wire.requests import NO_META, RecordIn, WriteRequest, decode_request
 
 if TYPE_CHECKING:
-    from headwater.engine.topic import Topic
+    from headwater.engine.topics.topic import Topic
     from headwater.server.access.quotas import Usage
     from headwater.server.app import App
 
@@ -134,7 +134,7 @@ def encode_request(request: WriteRequest, record_bytes_max: int) -> EncodedRecor
 
 
 def plain_record(request: WriteRequest) -> bytes | None:
-    """The payload of the only record, if a write brings nothing else and asks for nothing."""
+    """The payload of the only record, if a write brings nothing else and has no options."""
     records = request.records
     if (
         len(records) != 1

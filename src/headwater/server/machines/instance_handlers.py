@@ -1,14 +1,14 @@
-"""Instances over HTTP: make, move, look at, list, delete. Following them is in `instance_watch`."""
+"""Instances over HTTP: create, migrate, get, list, delete. `instance_stream` follows them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.machine_telling import applied
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.event_batcher import PendingEvent
 from headwater.engine.machines.requests import ApplyEvent, Sees
+from headwater.engine.machines.responses import applied
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import number

@@ -1,7 +1,7 @@
 """GET /v0/instances/watch: transitions as server-sent events.
 
-The id of each event is its place in the log, so a client that comes back with Last-Event-ID goes on
-with the next one.
+The id of each event is its offset in the log, so a client that comes back with Last-Event-ID goes
+on with the next one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
-from headwater.engine import machine_steps as engine_operations
+from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.watchers import (
     TransitionEvent,
@@ -19,7 +19,7 @@ from headwater.engine.machines.watchers import (
     WatchFilter,
     watch_filter,
 )
-from headwater.engine.steps import AsOwner, Operation
+from headwater.engine.operation import AsOwner, Operation
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.topic_handlers import flag, number
 from headwater.server.machines.instance_names import own_event
@@ -123,7 +123,7 @@ class WatchStream:
         connection.on_resumed = self._follower.pump
         self._exchange.begin_stream(200, sse.HEADERS)
         begin = {"wal_offset": self._begin, "wal_offset_text": str(self._begin)}
-        # Whoever loses the connection before a first event comes back to where it was.
+        # A client that loses the connection before a first event comes back to where it was.
         self._send(sse.RETRY + sse.json_event(b"begin", begin, b"%d" % (self._begin - 1)))
         app.delivery.add_stream(self)
         app.sse_connections += 1

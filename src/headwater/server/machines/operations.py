@@ -1,4 +1,4 @@
-"""What can be asked of machines over the network: one function for each, for HTTP and RCPX alike.
+"""What the network may ask of machines: one function for each, for HTTP and RCPX alike.
 
 A key with prefixes sees the machines whose names begin with one of them, and their instances;
 others are as if they were not there. For changes the engine itself looks, at the very instance that
@@ -12,12 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from headwater.engine import machine_steps as engine_operations
-from headwater.engine import machine_telling as responses
 from headwater.engine.engine import Engine
-from headwater.engine.machines import requests
+from headwater.engine.machines import operations as engine_operations
+from headwater.engine.machines import requests, responses
 from headwater.engine.machines.watchers import WatchFilter
-from headwater.engine.steps import AsOwner, Operation
+from headwater.engine.operation import AsOwner, Operation
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
 from headwater.server.access.keys import ApiKey, Scope
@@ -197,8 +196,8 @@ def read_wal(
 
 
 def wal_stats(engine: Engine, key: ApiKey) -> Operation[wire.WalStatsAnswer]:
-    """A key with prefixes is told what every answer tells, where the log ends, and whether it is
-    well. How much is in it is about everybody."""
+    """A key with prefixes gets what every answer has: where the log ends and whether it is
+    healthy. How much is in it says something about other keys."""
     whole = responses.stats((yield from engine_operations.wal_stats_operation(engine)))
     if not key.prefixes:
         return whole

@@ -1,4 +1,4 @@
-"""Gathering what the metrics say, at the moment somebody asks."""
+"""The samples of one scrape, read at the moment of the request."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.engine.engine import Engine
 from headwater.engine.parts import Part
-from headwater.engine.queues import Queues
+from headwater.engine.queues.claims import Queues
 from headwater.observe.metrics import Sample
 from headwater.server.access.keys import ApiKey
 from headwater.server.health.damage import damaged_records, ledgers_of
@@ -28,7 +28,7 @@ TOPICS_MAX: Final = 1_000
 
 
 def collect(app: App, key: ApiKey) -> list[Sample]:
-    """What this key may know. One with prefixes is told of its own topics, routers, machines and
+    """What this key may know. One with prefixes gets those of its own topics, routers, machines and
     lags, and of the rest only whether the server is well: what others do is not its business."""
     samples = [
         Sample("ready", int(app.database is not None and not app.draining)),

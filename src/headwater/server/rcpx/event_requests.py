@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.machine_telling import applied
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.event_batcher import PendingEvent
 from headwater.engine.machines.requests import ApplyEvent, Sees
+from headwater.engine.machines.responses import applied
 from headwater.server.machines.instance_names import full_request, own_answer
 from headwater.server.machines.operations import event_request, sees_of
 from headwater.wire.machine_requests import ApplyEventParams
@@ -78,9 +78,9 @@ class RcpxEvent(PendingEvent):
 
 
 def take_event(connection: RcpxConnection, payload: bytes) -> bool:
-    """Begin an event; False when these bytes are to be looked at as any others are.
+    """Begin an event; False when these bytes are to be handled like any others.
 
-    Who is let in by this was let in by the way of all operations before.
+    The key was admitted for this operation by the general way before.
     """
     if _NAMED not in payload or OPERATION not in connection.granted:
         return False

@@ -10,9 +10,9 @@ import msgspec
 
 from headwater import __version__
 from headwater.core.errors import ClosedError, InvalidRequestError
-from headwater.engine import machine_steps as engine_operations
-from headwater.engine.machine_telling import with_records
-from headwater.engine.steps import Operation
+from headwater.engine.machines import operations as engine_operations
+from headwater.engine.machines.responses import with_records
+from headwater.engine.operation import Operation
 from headwater.model.machines.errors import bad_request
 from headwater.server.access.keys import Scope
 from headwater.server.machines import operations as machines
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headwater.server.rcpx.connection import RcpxConnection
 
 WAL_PAGE_BYTES: Final = PAYLOAD_BYTES_MAX // 4
-"""Of the log in one answer, which tells it twice and has to fit into a frame."""
+"""Of the log in one answer, which contains it twice and has to fit into a frame."""
 _EMPTY: Final = b"{}"
 _encode = msgspec.json.Encoder().encode
 Run = Callable[["RcpxConnection", Any], Result | Work[MachineResponse | Result]]
@@ -55,7 +55,7 @@ def is_write(app: App, name: str) -> bool:
 
 
 def begin_operation(connection: RcpxConnection, request_id: bytes, request: Request) -> None:
-    """Check who asks and what; answer at once, or when it is done. Raises what is refused."""
+    """Check key and params; answer at once, or when it is done. Raises refusals."""
     operation = OPERATIONS.get(request.op)
     if operation is None:
         raise bad_request(f"there is no operation {request.op[:40]!r}")

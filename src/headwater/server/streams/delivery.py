@@ -1,8 +1,8 @@
-"""Delivery of new records to streams: topics with news, each served when it is its turn.
+"""Delivery of new records to streams: topics with updates, each served in its turn.
 
 A write makes its topic ready; delivery runs after the acks of that commit are out, a few turns at
-a time, so that requests are served in between. Whoever follows a topic is pumped from its own
-cursor. What several streams want at the same place is read and rendered once; it is kept for that
+a time, so that requests are served in between. Each follower of a topic is pumped from its own
+cursor. What several streams want from one position is read and rendered once; it is kept for that
 turn only, so that nothing deleted since is ever sent.
 
 Under pressure turns wait a little, so that records share frames, and topics of band 0 wait until
@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 from headwater.core.units import US_PER_S
-from headwater.engine.governing import PressureControl
-from headwater.engine.reading import Reader, ReadFilter, ReadPlan, TailRead
-from headwater.engine.ready import ReadySet
-from headwater.engine.steps import (
+from headwater.engine.pressure import PressureControl
+from headwater.engine.ready_set import ReadySet
+from headwater.engine.topics.operations import (
     DiffRequest,
     ReadResult,
     Take,
@@ -30,7 +29,8 @@ from headwater.engine.steps import (
     ensure_loaded,
     read_as_operation,
 )
-from headwater.engine.topic import Topic, Wakeup
+from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan, TailRead
+from headwater.engine.topics.topic import Topic, Wakeup
 from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ReadOptions:
-    """What a stream reads: the same wish at the same place gets the same bytes.
+    """What a stream reads: the same options at the same position get the same bytes.
 
-    Streams that want the same share one, see `Delivery.shared`: to compare or to hash it field
-    by field would take longer than anything else that is done for a stream.
+    Streams with equal options share one object, see `Delivery.shared`: to compare or to hash it
+    field by field would take longer than anything else that is done for a stream.
     """
 
     projection: Projection
@@ -116,7 +116,7 @@ class Delivery:
         self._shared: WeakValueDictionary[tuple[Any, ...], ReadOptions] = WeakValueDictionary()
 
     def govern(self, governing: PressureControl) -> None:
-        """Recovery is done: there will be news."""
+        """Recovery is done: there will be updates."""
         self._governing = governing
         self._ready = governing.ready_set()
 
@@ -148,7 +148,7 @@ class Delivery:
             del self._strong[address]
 
     def _register_wakeup(self, topic: Topic) -> None:
-        """Partitions tell of news to those who asked, once; topics of the engine tell us always."""
+        """Partitions call their waiters once for an update; topics of the engine always call us."""
         wakeup = self._wakeups.get(topic.address)
         if wakeup is None:
             wakeup = self._wakeups[topic.address] = partial(self._on_wakeup, topic)
@@ -166,7 +166,7 @@ class Delivery:
         """A follower that follows nothing any more."""
         self._prefix_watchers.discard(follower)
 
-    # -- news
+    # -- updates
 
     def on_news(self, topic: Topic) -> None:
         """A topic has something new. Called by the engine, as the owner, for every write."""
@@ -227,7 +227,7 @@ class Delivery:
     # -- reading for streams
 
     def shared(self, options: ReadOptions) -> ReadOptions:
-        """The one wish for all who want the same."""
+        """The one object for all equal options."""
         return self._shared.setdefault(_OPTION_VALUES(options), options)
 
     def read(self, topic: Topic, cursor: int, options: ReadOptions) -> Batch | None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
-from headwater.engine.topic import Topic
+from headwater.engine.topics.topic import Topic
 from headwater.server.http.exchange import Exchange
 from headwater.server.streams.delivery import Batch, ReadOptions
 from headwater.server.streams.topic_subscriptions import TopicSubscriptions
@@ -97,7 +97,7 @@ class EventStream:
             for topic in app.engine.topics.list(prefix, None):
                 self._subscriptions.appeared(topic)
 
-    # -- what `Following` asks
+    # -- what the subscriptions ask
 
     @property
     def has_room(self) -> bool:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import InvalidRequestError
 from headwater.core.limits import WATCH_TOPICS_MAX
-from headwater.engine.steps import diff_request
-from headwater.engine.topic import Topic
+from headwater.engine.topics.operations import diff_request
+from headwater.engine.topics.topic import Topic
 from headwater.model.match import TagMatcher, parse_match
 from headwater.server.access.keys import ApiKey
 from headwater.server.http.exchange import Exchange
@@ -129,7 +129,7 @@ class WatchSessions:
     def get(self, wid: str, key: ApiKey) -> Watch:
         watch = self._by_id.get(wid)
         if watch is None or watch.key.digest != key.digest:
-            # Somebody else's watch is as unknown as none at all.
+            # The watch of another key is as unknown as none at all.
             raise HttpError("not_found", "there is no such watch; open a new one")
         return watch
 

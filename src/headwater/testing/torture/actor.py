@@ -1,7 +1,7 @@
 """What every protocol's part has in common: threads during the load, a check after the start.
 
 A worker's step says itself what an answer means; here is only what is the same for all: it goes on
-until the load ends, waits a little when nobody listens, and an exception that nobody expected ends
+until the load ends, waits a little when no server listens, and an unexpected exception ends
 the run, because then the program does not know any more what it knows.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from headwater.testing.torture.http_client import HttpClient, NoAnswerError, NotSentError
+from headwater.testing.torture.http_client import HttpClient, NoReplyError, NotSentError
 from headwater.testing.torture.outcome import End, Tally, Violation
 from headwater.testing.torture.plan import random_of
 
@@ -41,7 +41,7 @@ class Load:
     tally: Tally
     stop: threading.Event = field(default_factory=threading.Event)
     server_left: threading.Event = field(default_factory=threading.Event)
-    """Set just before the server is ended: what breaks afterwards is no news."""
+    """Set just before the server is ended: errors afterwards are expected."""
     errors: list[str] = field(default_factory=list)
     threads: list[threading.Thread] = field(default_factory=list)
 
@@ -57,7 +57,7 @@ class Load:
         def run() -> None:
             try:
                 work()
-            except Exception:  # told by the round, which ends the run
+            except Exception:  # reported by the round, which ends the run
                 self.errors.append(f"{name}:\n{traceback.format_exc()}")
 
         thread = threading.Thread(target=run, name=name, daemon=True)
@@ -76,7 +76,7 @@ class Load:
                 while not self.stop.is_set():
                     try:
                         step(client, random)
-                    except (NotSentError, NoAnswerError):
+                    except (NotSentError, NoReplyError):
                         self.stop.wait(AWAY_PAUSE_S)
                     self.stop.wait(random.uniform(0, 2 * pause_s))
             finally:
@@ -93,7 +93,7 @@ class Load:
 
 
 @dataclass(slots=True)
-class Check:
+class LedgerCheck:
     """The quiet time after a start, in which actors compare."""
 
     load: Load
@@ -122,12 +122,12 @@ class Actor:
     def begin(self, load: Load) -> None:
         """Start the threads of a round."""
 
-    def check(self, check: Check) -> None:
-        """Compare everything that was told so far with what is there."""
+    def check(self, check: LedgerCheck) -> None:
+        """Compare everything that was answered so far with what is there."""
 
     def own(self, load: Load) -> list[str]:
-        """Between two servers, when nobody has the directory; what was wrong."""
+        """Between two servers, when no process has the directory; what was wrong."""
         return []
 
     def lose_power(self, since: float) -> None:
-        """What was told from `since` on (monotonic seconds) promises nothing any more."""
+        """Answers from `since` on (monotonic seconds) promise nothing any more."""

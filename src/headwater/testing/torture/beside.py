@@ -22,12 +22,12 @@ from headwater.testing.torture.topic_ledger import (
     TopicLedger,
     TopicReading,
 )
-from headwater.testing.torture.topics import Kind, Topics
+from headwater.testing.torture.topics import Topics, WriteKind
 
 KINDS: Final = (
-    Kind("b-plain", writers=2),
-    Kind("b-deleted", has_deletes=True),
-    Kind("b-capped", cap_records=250),
+    WriteKind("b-plain", writers=2),
+    WriteKind("b-deleted", has_deletes=True),
+    WriteKind("b-capped", cap_records=250),
 )
 PAGE: Final = 500
 COMMAND_TIMEOUT_S: Final = 300.0
@@ -60,7 +60,7 @@ class Beside(Topics):
                 load.tally.add(f"reads beside the owner put off ({type(error).__name__})")
                 load.stop.wait(AWAY_PAUSE_S)
 
-    def _read_some(self, load: Load, database: ReadOnlyDatabase, kind: Kind) -> None:
+    def _read_some(self, load: Load, database: ReadOnlyDatabase, kind: WriteKind) -> None:
         reader = f"{kind.name}/beside"
         cursor = self._cursors.get(reader, 0)
         database.refresh()
@@ -86,7 +86,7 @@ def stored(record: headwater.Record) -> Stored:
 
 def back_up(load: Load, work: Path, ledgers: Mapping[str, TopicLedger], cold: Path | None) -> None:
     """A hot backup, verified, restored and compared with what was acked before it began."""
-    file, place = work / "backup.tar", work / "restored"
+    file, restored = work / "backup.tar", work / "restored"
     began = time.monotonic()
     words = ["backup", str(load.data), str(file), "--verify"]
     if cold is not None and cold.exists():
@@ -96,16 +96,16 @@ def back_up(load: Load, work: Path, ledgers: Mapping[str, TopicLedger], cold: Pa
         load.tally.add("backups put off")
         return
     if code == 0:
-        code, said = run(["restore", str(file), str(place)])
+        code, said = run(["restore", str(file), str(restored)])
     if code != 0:
         load.errors.append(f"backup: exit code {code}: {said}")
         return
-    with headwater.open(place, read_only=True) as database:
+    with headwater.open(restored, read_only=True) as database:
         for name, ledger in ledgers.items():
             reading = read_all(database, name)
             load.errors += [f"backup: {each}" for each in ledger.missing_from(reading, began)]
     load.tally.add("backups restored and compared")
-    shutil.rmtree(place)
+    shutil.rmtree(restored)
     file.unlink()
 
 

@@ -118,23 +118,23 @@ class BlockImage:
             file.truncate(size)
         run("mkfs.ext4", "-q", "-F", str(path))
 
-    def _mount(self, image: Path, place: Path) -> None:
-        place.mkdir(exist_ok=True)
-        run("mount", "-o", "loop,noatime", str(image), str(place))
-        self._mounted.append(place)
+    def _mount(self, image: Path, mount_point: Path) -> None:
+        mount_point.mkdir(exist_ok=True)
+        run("mount", "-o", "loop,noatime", str(image), str(mount_point))
+        self._mounted.append(mount_point)
 
-    def _unmount(self, place: Path) -> None:
+    def _unmount(self, mount_point: Path) -> None:
         # A reader beside the owner may have mapped files that are let go with its garbage only.
         gc.collect()
         for attempt in range(20):
             try:
-                run("umount", str(place))
+                run("umount", str(mount_point))
                 break
             except NoImageError:
                 if attempt == 19:
                     raise
                 time.sleep(0.1)
-        self._mounted.remove(place)
+        self._mounted.remove(mount_point)
 
 
 def run(*words: str) -> None:

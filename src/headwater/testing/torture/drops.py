@@ -10,16 +10,16 @@ from random import Random
 from typing import Final
 
 from headwater.testing.torture import topic_reading
-from headwater.testing.torture.actor import Actor, Check, Load
+from headwater.testing.torture.actor import Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import (
     HttpClient,
-    NoAnswerError,
+    NoReplyError,
     NotSentError,
     topic_path,
 )
-from headwater.testing.torture.outcome import End, Outcome
+from headwater.testing.torture.outcome import End, RunOutcome
 from headwater.testing.torture.topic_ledger import TopicLedger, TopicReading, Write
-from headwater.testing.torture.topics import body_of, settle_write
+from headwater.testing.torture.topics import body_of, resolve_write
 
 NAMES: Final = tuple(f"d-{number}" for number in range(6))
 DROP_SHARE: Final = 0.08
@@ -32,13 +32,13 @@ class Generation:
 
     number: int
     ledger: TopicLedger
-    dropped: Outcome | None = None
-    """None: nobody asked for it."""
+    dropped: RunOutcome | None = None
+    """None: no client requested it."""
     dropped_at: float = 0.0
 
     @property
     def is_surely_dropped(self) -> bool:
-        return self.dropped is Outcome.ACKED
+        return self.dropped is RunOutcome.ACKED
 
     @property
     def has_acked(self) -> bool:
@@ -62,25 +62,25 @@ class Name:
 
     @property
     def is_usable(self) -> bool:
-        return not self.generations or self.generations[-1].dropped is not Outcome.UNKNOWN
+        return not self.generations or self.generations[-1].dropped is not RunOutcome.UNKNOWN
 
     def lose_power(self, since: float) -> None:
         for each in self.generations:
             each.ledger.lose_power(since, since)
             if each.is_surely_dropped and each.dropped_at >= since:
-                each.dropped = Outcome.UNKNOWN
+                each.dropped = RunOutcome.UNKNOWN
 
-    def settle(self, reading: TopicReading | None, end: End) -> list[str]:
-        """What is wrong with the topic as it was found, None for none."""
+    def compare(self, reading: TopicReading | None, end: End) -> list[str]:
+        """What is wrong with the topic as it was read, None for none."""
         left = [each for each in self.generations if not each.is_surely_dropped]
         if reading is None:
             self.generations = []
             lost = [each for each in left if each.has_acked and each.dropped is None]
-            return [f"I1: {self.name} is gone, and nobody dropped it" for _ in lost]
-        found = {int(record.key[0].split(".")[1]) for record in reading.records}
-        if len(found) > 1:
-            return [f"I8: {self.name} has records of topics that were dropped: {sorted(found)}"]
-        number = found.pop() if found else (left or self.generations)[-1].number
+            return [f"I1: {self.name} is gone, and no client dropped it" for _ in lost]
+        numbers = {int(record.key[0].split(".")[1]) for record in reading.records}
+        if len(numbers) > 1:
+            return [f"I8: {self.name} has records of topics that were dropped: {sorted(numbers)}"]
+        number = numbers.pop() if numbers else (left or self.generations)[-1].number
         there = [each for each in left if each.number == number]
         if not there:
             return [f"I8: {self.name} is there, though it was dropped (making {number})"]
@@ -101,7 +101,7 @@ class Drops(Actor):
 
     def begin(self, load: Load) -> None:
         for number in range(2):
-            mine = list(self.names.values())[number::2]  # nobody else touches these
+            mine = list(self.names.values())[number::2]  # no other actor touches these
             load.begin_steps(f"drops/{number}", partial(self._step, load, mine), pause_s=0.01)
 
     def lose_power(self, since: float) -> None:
@@ -128,28 +128,28 @@ class Drops(Actor):
         except NotSentError:
             generation.ledger.refuse(identity)
             raise
-        except NoAnswerError:
+        except NoReplyError:
             generation.ledger.lose(identity)
             raise
-        settle_write(load, generation.ledger, write, answer)
+        resolve_write(load, generation.ledger, write, answer)
 
     @staticmethod
     def _drop(load: Load, name: Name, client: HttpClient) -> None:
         generation = name.generations[-1]
         before = generation.dropped
-        generation.dropped = Outcome.UNKNOWN
+        generation.dropped = RunOutcome.UNKNOWN
         try:
             answer = client.request("DELETE", topic_path(name.name))
         except NotSentError:
             generation.dropped = before
             raise
         if answer.is_ok:
-            generation.dropped, generation.dropped_at = Outcome.ACKED, time.monotonic()
+            generation.dropped, generation.dropped_at = RunOutcome.ACKED, time.monotonic()
             load.tally.add("drops acked")
         elif answer.is_refusal:
             generation.dropped = before
 
-    def check(self, check: Check) -> None:
+    def check(self, check: LedgerCheck) -> None:
         client = check.client()
         for name in self.names.values():
             reading: TopicReading | None = None
@@ -157,8 +157,8 @@ class Drops(Actor):
             if answer.is_ok:
                 reading = topic_reading.read_topic(client, name.name)
             elif answer.status != NOT_FOUND:
-                raise NoAnswerError(f"{name.name}: {answer}")
+                raise NoReplyError(f"{name.name}: {answer}")
             if name.generations or reading is not None:
-                check.report(name.name, name.settle(reading, check.end))
+                check.report(name.name, name.compare(reading, check.end))
             check.load.tally.add("dropped names compared")
         client.close()

@@ -14,8 +14,8 @@ from random import Random
 from typing import Final
 
 from headwater.testing.torture import topic_reading
-from headwater.testing.torture.actor import Actor, Check, Load
-from headwater.testing.torture.http_client import NoAnswerError, topic_path
+from headwater.testing.torture.actor import Actor, LedgerCheck, Load
+from headwater.testing.torture.http_client import NoReplyError, topic_path
 from headwater.testing.torture.topic_ledger import TopicLedger, Write, record_data
 
 TOPIC: Final = "e-embedded"
@@ -36,10 +36,10 @@ class Embedded(Actor):
         answer = client.put(topic_path(TOPIC), {})
         client.close()
         if not answer.is_ok:
-            raise NoAnswerError(f"{TOPIC} could not be made: {answer}")
+            raise NoReplyError(f"{TOPIC} could not be made: {answer}")
 
     def own(self, load: Load) -> list[str]:
-        """Nobody else has the directory now."""
+        """No other process has the directory now."""
         random = load.random("embedded")
         words = [sys.executable, "-m", "headwater.testing.torture.embedded", str(load.data)]
         self._runs += 1
@@ -84,7 +84,7 @@ class Embedded(Actor):
     def lose_power(self, since: float) -> None:
         self.ledger.lose_power(since, since)
 
-    def check(self, check: Check) -> None:
+    def check(self, check: LedgerCheck) -> None:
         client = check.client()
         reading = topic_reading.read_topic(client, TOPIC)
         check.report(TOPIC, self.ledger.check(reading, check.end))

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any, Final
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.blocking import Database
+from headwater.engine.database import Database
 from headwater.model.machines.errors import MachineError
 from headwater.testing.clock import ManualClock
 from headwater.testing.crash_plan import CrashKind, CrashPlan
@@ -28,7 +28,7 @@ from headwater.testing.torture.machine_ledger import (
     Condition,
     MachineLedger,
 )
-from headwater.testing.torture.outcome import End, Outcome, Tally, Violation
+from headwater.testing.torture.outcome import End, RunOutcome, Tally, Violation
 from headwater.testing.torture.plan import random_of
 from headwater.testing.torture.topic_ledger import (
     Gap,
@@ -43,7 +43,7 @@ ROUNDS: Final = 12
 OPERATIONS: Final = (10, 60)
 PARTITIONS: Final = 2
 TAGS: Final = (None, "red", "green")
-STATES_LOOKED_AT: Final = 40
+STATES_CHECKED: Final = 40
 """So many of the disks that a crash may leave are made; one of them is gone on with."""
 CRASHES: Final = (
     CrashKind.KILL,
@@ -168,18 +168,18 @@ class FakeLife:
             # A moment later than the writes before it, and earlier than those behind.
             delete = ledger.send_delete(None, tag, self._step)
             stores.database.delete("plain", match=["tag", "Eq", tag])
-        ledger.settle_delete(delete, Outcome.ACKED, self._step)
+        ledger.resolve_delete(delete, RunOutcome.ACKED, self._step)
 
     def _work(self, stores: Stores) -> None:
         ledger, database = self._topics["jobs"], stores.database
         for job in database.claim("jobs", "worker", self._random.randint(1, 5)).jobs:
             seq = job.record.seq
             removal = ledger.removal(seq)
-            if removal is not None and removal[0] is Outcome.ACKED:
+            if removal is not None and removal[0] is RunOutcome.ACKED:
                 raise JobCameBackError(f"job {seq} was acked and delivered again")
             if self._random.random() < 0.7:
                 database.ack("jobs", "worker", [seq], lease_ids=[job.lease_id])
-                ledger.remove(seq, Outcome.ACKED, self._step)
+                ledger.remove(seq, RunOutcome.ACKED, self._step)
             else:
                 database.nack("jobs", "worker", [seq])
 
@@ -191,19 +191,19 @@ class FakeLife:
             stores.machine(
                 partial(machines.create_instance, MACHINE, 1, instance.identity, {"n": 0})
             )
-            self._machines.tell(instance, Condition(True, 0), self._step)
+            self._machines.record(instance, Condition(True, 0), self._step)
             return
         instance = random.choice(usable)
         count = instance.now.count
         if random.random() < 0.04:
             stores.machine(partial(machines.delete_instance, instance.identity))
-            self._machines.tell(instance, Condition(False, count), self._step)
+            self._machines.record(instance, Condition(False, count), self._step)
         elif random.random() < 0.05:
             machines.compact()
         else:
             payload = {"n": count + 1}
             stores.machine(partial(machines.apply_event, instance.identity, "GO", payload))
-            self._machines.tell(instance, Condition(True, count + 1), self._step)
+            self._machines.record(instance, Condition(True, count + 1), self._step)
 
     def _produce(self, stores: Stores) -> None:
         index = self._random.randrange(PARTITIONS)
@@ -236,7 +236,7 @@ class FakeLife:
     # -- the crash
 
     def _crash(self, stores: Stores) -> None:
-        """Sets the disk on which to go on, and tells the ledgers what is uncertain now."""
+        """Sets the disk on which to go on, and marks in the ledgers what is uncertain now."""
         random = self._random
         if random.random() < 0.15:
             stores.close()
@@ -247,7 +247,7 @@ class FakeLife:
         last = self._disk.point
         point = last if random.random() < 0.3 else random.randint(0, last)
         plan = CrashPlan(frozenset({kind, CrashKind.KILL}), seed=random.randrange(1 << 30))
-        states = list(itertools.islice(self._disk.crash_states(point, plan), STATES_LOOKED_AT))
+        states = list(itertools.islice(self._disk.crash_states(point, plan), STATES_CHECKED))
         of_kind = [each for each in states if each.crash_kind is kind] or states
         self._disk = random.choice(of_kind)
         # The first operation whose end the disk did not see, and with it all that came later.
@@ -268,7 +268,7 @@ class FakeLife:
         for name, ledger in self._topics.items():
             reading = read_topic(stores.database, name, self._step)
             self._tally.add("records compared", len(reading.records))
-            wrong += told(name, ledger.check(reading, self._end))
+            wrong += violations_of(name, ledger.check(reading, self._end))
         known: dict[str, dict[str, Any]] = {}
         for identity in self._machines.instances:
             try:
@@ -276,16 +276,16 @@ class FakeLife:
             except MachineError:
                 continue
             known[identity] = {"state": found.state, "ctx": json.loads(found.ctx)}
-        wrong += told("instances", self._machines.settle(known, self._step))
+        wrong += violations_of("instances", self._machines.compare(known, self._step))
         partitions = {index: stores.read_partition(index) for index in range(PARTITIONS)}
-        wrong += told("k", self._kafka.check(partitions, {}, self._step))
-        self._feed(stores)
+        wrong += violations_of("k", self._kafka.check(partitions, {}, self._step))
+        self._write_transitions(stores)
         if stores.database.engine.find(TRANSITIONS) is not None:
             transitions = read_raw(stores.database, TRANSITIONS)
-            wrong += told(TRANSITIONS, self._machines.check_transitions(transitions))
+            wrong += violations_of(TRANSITIONS, self._machines.check_transitions(transitions))
         return wrong
 
-    def _feed(self, stores: Stores) -> None:
+    def _write_transitions(self, stores: Stores) -> None:
         """Until it has nothing more to do."""
         expected = self._machines.transitions_expected()
         for _ in range(1 + expected // 10):
@@ -300,7 +300,7 @@ class JobCameBackError(HeadwaterError):
     """A job whose ack was answered was delivered."""
 
 
-def told(who: str, wrong: list[str]) -> list[Violation]:
+def violations_of(who: str, wrong: list[str]) -> list[Violation]:
     split = [each.partition(": ") for each in wrong]
     return [Violation(who, promise, what) for promise, _, what in split]
 

@@ -14,14 +14,14 @@ from headwater.config.machines import CompactionSettings, MachineSettings
 from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
-from headwater.engine.blocking import Database
+from headwater.engine.database import Database
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.transition_feeder import TransitionFeeder
+from headwater.engine.maintenance.retention_holds import RetentionHolds
 from headwater.engine.pending import Pending
-from headwater.engine.retention_holds import RetentionHolds
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.records import NewRecord, decode_records, encode_batch
 from headwater.testing.clock import ManualClock

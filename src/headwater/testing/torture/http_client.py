@@ -21,15 +21,15 @@ NOTHING_KEPT_CODES = frozenset(("not_ready", "shutting_down"))
 
 
 class NotSentError(Exception):
-    """Nobody listened: nothing was done."""
+    """No server listened: nothing was done."""
 
 
-class NoAnswerError(Exception):
-    """The request went out and nobody knows what became of it."""
+class NoReplyError(Exception):
+    """The request went out, and it is unknown whether it was carried out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpReply:
     status: int
     body: dict[str, Any]
 
@@ -68,7 +68,7 @@ class HttpClient:
         path: str,
         body: Mapping[str, Any] | None = None,
         headers: Mapping[str, str] | None = None,
-    ) -> Answer:
+    ) -> HttpReply:
         connection = self._connected()
         content = None if body is None else json.dumps(body).encode()
         try:
@@ -79,22 +79,22 @@ class HttpClient:
             text = response.read()
         except (OSError, http.client.HTTPException) as error:
             self.close()
-            raise NoAnswerError(f"{method} {path}: {error!r}") from error
+            raise NoReplyError(f"{method} {path}: {error!r}") from error
         if response.will_close:
             self.close()
         try:
             parsed = json.loads(text) if text else {}
         except ValueError as error:
-            raise NoAnswerError(f"{method} {path}: {response.status} {text[:80]!r}") from error
-        return Answer(response.status, parsed if isinstance(parsed, dict) else {"": parsed})
+            raise NoReplyError(f"{method} {path}: {response.status} {text[:80]!r}") from error
+        return HttpReply(response.status, parsed if isinstance(parsed, dict) else {"": parsed})
 
-    def get(self, path: str) -> Answer:
+    def get(self, path: str) -> HttpReply:
         return self.request("GET", path)
 
-    def post(self, path: str, body: Mapping[str, Any]) -> Answer:
+    def post(self, path: str, body: Mapping[str, Any]) -> HttpReply:
         return self.request("POST", path, body)
 
-    def put(self, path: str, body: Mapping[str, Any]) -> Answer:
+    def put(self, path: str, body: Mapping[str, Any]) -> HttpReply:
         return self.request("PUT", path, body)
 
     def close(self) -> None:

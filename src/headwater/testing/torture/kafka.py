@@ -1,7 +1,7 @@
 """Kafka clients: idempotent and plain producers, a group that commits, deletes, a native topic.
 
 librdkafka speaks for all of them. A producer outlives a killed server and sends again by itself;
-after a loss of power it is given up, because what it was told may not be true any more.
+after a loss of power it is given up, because what it was answered may not be true any more.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from headwater.testing.torture import topic_reading
-from headwater.testing.torture.actor import Actor, Check, Load
-from headwater.testing.torture.http_client import HttpClient, NoAnswerError, topic_path
+from headwater.testing.torture.actor import Actor, LedgerCheck, Load
+from headwater.testing.torture.http_client import HttpClient, NoReplyError, topic_path
 from headwater.testing.torture.kafka_ledger import KafkaLedger, Message, PartitionReading
 from headwater.testing.torture.outcome import End
 from headwater.testing.torture.topic_ledger import TopicLedger, Write, record_data
@@ -74,12 +74,12 @@ class Kafka(Actor):
             try:
                 done.result(PATIENCE_S)
             except KafkaException as error:
-                raise NoAnswerError(f"{name} could not be made: {error}") from error
+                raise NoReplyError(f"{name} could not be made: {error}") from error
         client = load.client()
         answer = client.put(topic_path(NATIVE), {"idempotency_window_ms": 604_800_000})
         client.close()
         if not answer.is_ok:
-            raise NoAnswerError(f"{NATIVE} could not be made: {answer}")
+            raise NoReplyError(f"{NATIVE} could not be made: {answer}")
 
     def begin(self, load: Load) -> None:
         for name, options in (
@@ -135,8 +135,10 @@ class Kafka(Actor):
             partition = random.randrange(PARTITIONS)
             ledger.send(message, partition)
 
-            def note(error: KafkaError | None, told: Delivered, sent: Message = message) -> None:
-                self._note(load, ledger, sent, error, told)
+            def note(
+                error: KafkaError | None, delivered: Delivered, sent: Message = message
+            ) -> None:
+                self._note(load, ledger, sent, error, delivered)
 
             try:
                 sender.producer.produce(topic, message.value, partition=partition, on_delivery=note)
@@ -147,10 +149,14 @@ class Kafka(Actor):
 
     @staticmethod
     def _note(
-        load: Load, ledger: KafkaLedger, sent: Message, error: KafkaError | None, told: Delivered
+        load: Load,
+        ledger: KafkaLedger,
+        sent: Message,
+        error: KafkaError | None,
+        delivered: Delivered,
     ) -> None:
         if error is None:
-            ledger.ack(sent, told.partition() or 0, told.offset() or 0, time.monotonic())
+            ledger.ack(sent, delivered.partition() or 0, delivered.offset() or 0, time.monotonic())
             load.tally.add("messages acked")
         else:
             load.tally.add("messages unknown")
@@ -163,9 +169,9 @@ class Kafka(Actor):
             write = Write(f"{NATIVE}.{turn}", (None,), sender.name, turn, time.monotonic())
             ledger.send(write)
 
-            def note(error: KafkaError | None, told: Delivered, sent: Write = write) -> None:
+            def note(error: KafkaError | None, delivered: Delivered, sent: Write = write) -> None:
                 if error is None:
-                    seq = (told.offset() or 0) + 1
+                    seq = (delivered.offset() or 0) + 1
                     ledger.ack(sent.identity, seq, seq, time.monotonic())
                     load.tally.add("messages acked")
                 else:
@@ -226,15 +232,15 @@ class Kafka(Actor):
             return
         load.tally.add("messages consumed", len(messages))
         for (topic, partition), offset in read.items():
-            self.ledgers[topic].ask_commit(partition, offset)
+            self.ledgers[topic].request_commit(partition, offset)
         try:
-            told = consumer.commit(
+            delivered = consumer.commit(
                 offsets=[TopicPartition(*where, offset) for where, offset in read.items()],
                 asynchronous=False,
             )
         except KafkaException:
             return
-        for each in told or ():
+        for each in delivered or ():
             if each.error is None:
                 self.ledgers[each.topic].commit(each.partition, each.offset, time.monotonic())
                 load.tally.add("commits acked")
@@ -249,20 +255,20 @@ class Kafka(Actor):
             offset = ledger.acked_end(partition) - random.randint(50, 500)
             if offset <= 0:
                 continue
-            ledger.ask_delete(partition, offset)
+            ledger.request_delete(partition, offset)
             done = admin.delete_records(
                 [TopicPartition(PLAIN, partition, offset)], request_timeout=10.0
             )
             try:
-                told = next(iter(done.values())).result(20)
+                delivered = next(iter(done.values())).result(20)
             except (KafkaException, TimeoutError):
                 continue
-            ledger.delete(partition, told.low_watermark, time.monotonic())
+            ledger.delete(partition, delivered.low_watermark, time.monotonic())
             load.tally.add("Kafka deletes acked")
 
     # -- the check
 
-    def check(self, check: Check) -> None:
+    def check(self, check: LedgerCheck) -> None:
         if check.end is not End.POWER_LOSS:
             for sender in self._senders:
                 left = sender.producer.flush(FLUSH_S)
@@ -284,9 +290,9 @@ class Kafka(Actor):
         )
         try:
             for ledger in self.ledgers.values():
-                found, committed = self._read(consumer, ledger.topic)
-                check.report(ledger.topic, ledger.check(found, committed, time.monotonic()))
-                count = sum(len(each.messages) for each in found.values())
+                readings, committed = self._read(consumer, ledger.topic)
+                check.report(ledger.topic, ledger.check(readings, committed, time.monotonic()))
+                count = sum(len(each.messages) for each in readings.values())
                 check.load.tally.add("messages compared", count)
         finally:
             consumer.close()
@@ -294,36 +300,36 @@ class Kafka(Actor):
         self._check_native(check, client)
         client.close()
 
-    def _check_native(self, check: Check, client: HttpClient) -> None:
+    def _check_native(self, check: LedgerCheck, client: HttpClient) -> None:
         reading = topic_reading.read_topic(client, NATIVE)
         check.report(NATIVE, self.native.check(reading, check.end))
         check.load.tally.add("messages compared", len(reading.records))
 
     @staticmethod
     def _read(consumer: Consumer, topic: str) -> tuple[dict[int, PartitionReading], dict[int, int]]:
-        places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+        partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
         try:
-            offsets = consumer.committed(places, timeout=PATIENCE_S)
-            found = {
+            offsets = consumer.committed(partitions, timeout=PATIENCE_S)
+            readings = {
                 each.partition: PartitionReading(
                     *consumer.get_watermark_offsets(each, timeout=PATIENCE_S)
                 )
-                for each in places
+                for each in partitions
             }
         except KafkaException as error:
-            raise NoAnswerError(f"{topic}: {error}") from error
-        consumer.assign([TopicPartition(topic, each, found[each].low) for each in found])
-        missing = sum(each.high - each.low for each in found.values())
+            raise NoReplyError(f"{topic}: {error}") from error
+        consumer.assign([TopicPartition(topic, each, readings[each].low) for each in readings])
+        missing = sum(each.high - each.low for each in readings.values())
         until = time.monotonic() + PATIENCE_S
         while missing > 0 and time.monotonic() < until:
             for message in consumer.consume(min(missing, 5_000), timeout=1.0):
                 if message.error() is not None:
-                    raise NoAnswerError(f"{topic}: {message.error()}")
+                    raise NoReplyError(f"{topic}: {message.error()}")
                 partition, offset = message.partition() or 0, message.offset() or 0
-                found[partition].messages[offset] = bytes(message.value() or b"")
+                readings[partition].messages[offset] = bytes(message.value() or b"")
                 missing -= 1
         consumer.unassign()
-        return found, {each.partition: each.offset for each in offsets if each.offset >= 0}
+        return readings, {each.partition: each.offset for each in offsets if each.offset >= 0}
 
 
 def bootstrap(load: Load) -> str:

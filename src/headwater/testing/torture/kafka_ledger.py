@@ -1,4 +1,4 @@
-"""What Kafka clients were told about one topic, and whether its partitions agree.
+"""What the server answered Kafka clients about one topic, and whether its partitions agree.
 
 Every message's value says who sent it and which of its messages it is. Of an idempotent producer
 each message is there once, in the order it was sent; of a plain one at least once, if it was acked.
@@ -44,10 +44,10 @@ class _Partition:
     """What consumers saw."""
     high: int = 0
     low: int = 0
-    low_asked: int = 0
+    low_requested: int = 0
     """DeleteRecords up to here was sent; `low` is what was answered."""
     committed: int = 0
-    committed_asked: int = 0
+    committed_requested: int = 0
     commits: list[tuple[float, int]] = field(default_factory=list)
     deletes: list[tuple[float, int]] = field(default_factory=list)
 
@@ -83,10 +83,10 @@ class KafkaLedger:
                     f"I1: {self.topic}/{partition}@{offset} read as {known!r}, then as {value!r}"
                 )
 
-    def ask_commit(self, partition: int, offset: int) -> None:
+    def request_commit(self, partition: int, offset: int) -> None:
         with self._lock:
             state = self.partitions[partition]
-            state.committed_asked = max(state.committed_asked, offset)
+            state.committed_requested = max(state.committed_requested, offset)
 
     def commit(self, partition: int, offset: int, at: float) -> None:
         with self._lock:
@@ -94,10 +94,10 @@ class KafkaLedger:
             state.commits.append((at, offset))
             state.committed = max(state.committed, offset)
 
-    def ask_delete(self, partition: int, offset: int) -> None:
+    def request_delete(self, partition: int, offset: int) -> None:
         with self._lock:
             state = self.partitions[partition]
-            state.low_asked = max(state.low_asked, offset)
+            state.low_requested = max(state.low_requested, offset)
 
     def delete(self, partition: int, low: int, at: float) -> None:
         with self._lock:
@@ -121,13 +121,13 @@ class KafkaLedger:
                 state.high = 0
 
     def check(
-        self, found: Mapping[int, PartitionReading], committed: Mapping[int, int], at: float
+        self, readings: Mapping[int, PartitionReading], committed: Mapping[int, int], at: float
     ) -> list[str]:
         """`committed`: the group's offsets, without those that were never committed."""
         with self._lock:
             wrong, self._wrong = self._wrong, []
             everywhere: Counter[bytes] = Counter()
-            for number, reading in found.items():
+            for number, reading in readings.items():
                 state = self.partitions[number]
                 name = f"{self.topic}/{number}"
                 wrong += self._partition_findings(name, number, state, reading)
@@ -154,17 +154,17 @@ class KafkaLedger:
             wrong.append(f"I6: {name} has no {missing[:10]} of {reading.low} to {reading.high}")
         if reading.high < state.high:
             wrong.append(f"I3: the end of {name} is {reading.high}, it was {state.high}")
-        if not state.low <= reading.low <= max(state.low_asked, state.low):
+        if not state.low <= reading.low <= max(state.low_requested, state.low):
             wrong.append(
                 f"I8: {name} begins at {reading.low}, deleted up to {state.low} "
-                f"or {state.low_asked}"
+                f"or {state.low_requested}"
             )
         last: dict[str, int] = {}
         for offset in offsets:
             value = reading.messages[offset]
             message = Message.read(value)
             if message is None or self._sent.get(message) != number:
-                wrong.append(f"I1: {name}@{offset} has {value!r}, which nobody sent there")
+                wrong.append(f"I1: {name}@{offset} has {value!r}, which no producer sent there")
                 continue
             if self.is_idempotent and message.number <= last.get(message.producer, -1):
                 wrong.append(f"I2: {name}@{offset}: {message} came after {last[message.producer]}")
@@ -185,10 +185,10 @@ class KafkaLedger:
 
     @staticmethod
     def _commit_findings(name: str, state: _Partition, committed: int) -> list[str]:
-        if not state.committed <= committed <= max(state.committed_asked, state.committed):
+        if not state.committed <= committed <= max(state.committed_requested, state.committed):
             return [
                 f"commit: {name} is at {committed}; answered {state.committed}, "
-                f"asked {state.committed_asked}"
+                f"requested {state.committed_requested}"
             ]
         state.committed = committed
         return []

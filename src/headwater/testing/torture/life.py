@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headwater.testing.torture.actor import Actor, Check, Load, Ports
+from headwater.testing.torture.actor import Actor, LedgerCheck, Load, Ports
 from headwater.testing.torture.beside import back_up
 from headwater.testing.torture.block_image import BlockImage
-from headwater.testing.torture.http_client import HttpClient, NoAnswerError, NotSentError
+from headwater.testing.torture.http_client import HttpClient, NoReplyError, NotSentError
 from headwater.testing.torture.outcome import End, Tally, Violation
 from headwater.testing.torture.plan import LifePlan, RoundPlan
 from headwater.testing.torture.server import ServerFailedError, ServerUnderTest
@@ -106,7 +106,7 @@ class Life:
                 if broken is not None:
                     return broken
             broken = self._load(plan, load, where)
-        except (ServerFailedError, NoAnswerError, NotSentError) as error:
+        except (ServerFailedError, NoReplyError, NotSentError) as error:
             return Broken([Violation("server", type(error).__name__, str(error))], where)
         if broken is not None:
             return broken
@@ -147,7 +147,7 @@ class Life:
         return took_s
 
     def _lose_power_at_start(self, image: BlockImage) -> None:
-        """In the middle of a recovery, or behind it. Nobody was told anything since the end before;
+        """In the middle of a recovery, or behind it. No client got an answer since the end before;
         what was not synced then may not be now."""
         image.lose_power(self._server.kill)
         for actor in self._actors:
@@ -221,7 +221,7 @@ class Life:
         self._tally.add(f"ended by {plan.end.value}")
         load.server_left.set()
         if plan.end is End.STOP:
-            # Polite: whoever is asked to stop answers what it took.
+            # Polite: a server that is asked to stop answers what it took.
             self._server.stop()
         elif plan.end is End.KILL or self._image is None:
             self._server.kill()
@@ -239,7 +239,7 @@ class Life:
     # -- checks
 
     def _check(self, load: Load, where: str, *, is_last: bool) -> Broken | None:
-        check = Check(load, self._end, is_last)
+        check = LedgerCheck(load, self._end, is_last)
         client = HttpClient(load.ports.http)
         ready = client.get("/v0/ready")
         client.close()
@@ -266,7 +266,7 @@ class Life:
                 return broken
             self._server.stop()
             self._verify()
-        except (ServerFailedError, NoAnswerError, NotSentError) as error:
+        except (ServerFailedError, NoReplyError, NotSentError) as error:
             return Broken([Violation("server", type(error).__name__, str(error))], where)
         return None
 

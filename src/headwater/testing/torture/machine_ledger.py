@@ -1,4 +1,4 @@
-"""What callers were told about instances of a state machine, and what they should be after a start.
+"""What the server answered about instances of a state machine, and what a start should give.
 
 An instance counts: its n-th event carries `{"n": n}` and moves it to the state `n % 3`, so what it
 is follows from one number. A **fact** is what an answer said; a **doubt** is what else may be true,
@@ -57,7 +57,7 @@ class Instance:
     doubts: list[Condition] = field(default_factory=list)
     repeat: Repeat | None = None
     counts: frozenset[int] = frozenset()
-    """How many events it may have had, where it is gone and nobody knows: the topic tells."""
+    """How many events it may have had, where it is gone: the topic has the number."""
 
     @property
     def now(self) -> Condition:
@@ -78,7 +78,7 @@ class MachineLedger:
             instance = self.instances[identity] = Instance(identity)
             return instance
 
-    def tell(self, instance: Instance, condition: Condition, at: float) -> None:
+    def record(self, instance: Instance, condition: Condition, at: float) -> None:
         with self._lock:
             instance.facts.append((at, condition))
 
@@ -96,20 +96,20 @@ class MachineLedger:
                 if late:
                     instance.repeat = None
 
-    def settle(self, found: Mapping[str, Mapping[str, Any] | None], at: float) -> list[str]:
+    def compare(self, read: Mapping[str, Mapping[str, Any] | None], at: float) -> list[str]:
         """`found` has every known instance as it was read, None for one that is not there."""
         wrong = []
         with self._lock:
             for identity, instance in self.instances.items():
-                wrong += self._settle_one(instance, found.get(identity), at)
+                wrong += self._compare_one(instance, read.get(identity), at)
             wrong += [
-                f"I1: {name} is there, which nobody made"
-                for name in found.keys() - self.instances.keys()
+                f"I1: {name} is there, which no client created"
+                for name in read.keys() - self.instances.keys()
             ]
         return shortened(wrong)
 
     @staticmethod
-    def _settle_one(instance: Instance, seen: Mapping[str, Any] | None, at: float) -> list[str]:
+    def _compare_one(instance: Instance, seen: Mapping[str, Any] | None, at: float) -> list[str]:
         candidates = [instance.now, *instance.doubts]
         wrong = []
         if seen is None:
@@ -139,15 +139,15 @@ class MachineLedger:
         wrong = []
         with self._lock:
             for identity, instance in self.instances.items():
-                told = counts.pop(identity, [])
-                if len(told) in instance.counts:
-                    condition = Condition(instance.now.exists, len(told))
+                counted = counts.pop(identity, [])
+                if len(counted) in instance.counts:
+                    condition = Condition(instance.now.exists, len(counted))
                     instance.facts[-1] = (instance.facts[-1][0], condition)
                 instance.counts = frozenset()
                 expected = list(range(1, instance.now.count + 1))
-                if told != expected:
-                    wrong.append(difference(identity, told, expected))
-            wrong += [f"I1: transitions of {name}, which nobody made" for name in counts]
+                if counted != expected:
+                    wrong.append(difference(identity, counted, expected))
+            wrong += [f"I1: transitions of {name}, which no client created" for name in counts]
         return shortened(wrong)
 
     def transitions_expected(self) -> int:
@@ -155,12 +155,12 @@ class MachineLedger:
             return sum(each.now.count for each in self.instances.values())
 
 
-def difference(identity: str, told: Sequence[int], expected: Sequence[int]) -> str:
-    missing = sorted(set(expected) - set(told))
-    more = sorted(set(told) - set(expected))
-    twice = sorted({each for each in told if told.count(each) > 1})
+def difference(identity: str, counted: Sequence[int], expected: Sequence[int]) -> str:
+    missing = sorted(set(expected) - set(counted))
+    more = sorted(set(counted) - set(expected))
+    twice = sorted({each for each in counted if counted.count(each) > 1})
     return (
-        f"transitions: {identity} has {len(expected)} events, the topic {len(told)}: "
+        f"transitions: {identity} has {len(expected)} events, the topic {len(counted)}: "
         f"missing {missing[:10]}, too many {more[:10]}, twice {twice[:10]}"
         + ("" if missing or more or twice else ", not in order")
     )

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
 from headwater.testing.torture import topic_reading
-from headwater.testing.torture.actor import AWAY_PAUSE_S, Actor, Check, Load
-from headwater.testing.torture.http_client import Answer, HttpClient, NoAnswerError, NotSentError
+from headwater.testing.torture.actor import AWAY_PAUSE_S, Actor, LedgerCheck, Load
+from headwater.testing.torture.http_client import HttpClient, HttpReply, NoReplyError, NotSentError
 from headwater.testing.torture.machine_ledger import (
     DEFINITION,
     MACHINE,
@@ -24,10 +24,10 @@ from headwater.testing.torture.machine_ledger import (
     MachineLedger,
     Repeat,
 )
-from headwater.testing.torture.rcpx_client import RcpxClient, Told
+from headwater.testing.torture.rcpx_client import MachineReply, RcpxClient
 
 TRANSITIONS: Final = "machines:transitions"
-FEED_S: Final = 30.0
+TRANSITIONS_S: Final = 30.0
 INSTANCES_OF_A_CALLER: Final = 12
 BATCH_MAX: Final = 5
 LISTED: Final = 500
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 class Caller(Protocol):
     """One way to speak to state machines."""
 
-    def create(self, identity: str) -> Told: ...
-    def apply(self, identity: str, params: Mapping[str, Any]) -> Told: ...
-    def batch(self, operations: list[dict[str, Any]]) -> Told: ...
-    def delete(self, identity: str) -> Told: ...
-    def compact(self) -> Told: ...
+    def create(self, identity: str) -> MachineReply: ...
+    def apply(self, identity: str, params: Mapping[str, Any]) -> MachineReply: ...
+    def batch(self, operations: list[dict[str, Any]]) -> MachineReply: ...
+    def delete(self, identity: str) -> MachineReply: ...
+    def compact(self) -> MachineReply: ...
     def close(self) -> None: ...
 
 
@@ -53,45 +53,45 @@ class HttpCaller:
     def __init__(self, client: HttpClient) -> None:
         self._client = client
 
-    def create(self, identity: str) -> Told:
+    def create(self, identity: str) -> MachineReply:
         return self._post("/v0/instances", created(identity))
 
-    def apply(self, identity: str, params: Mapping[str, Any]) -> Told:
+    def apply(self, identity: str, params: Mapping[str, Any]) -> MachineReply:
         return self._post(f"/v0/instances/{quote(identity)}/events", params)
 
-    def batch(self, operations: list[dict[str, Any]]) -> Told:
+    def batch(self, operations: list[dict[str, Any]]) -> MachineReply:
         return self._post("/v0/instances/batch", {"operations": operations, "mode": "atomic"})
 
-    def delete(self, identity: str) -> Told:
-        return told(self._client.request("DELETE", f"/v0/instances/{quote(identity)}"))
+    def delete(self, identity: str) -> MachineReply:
+        return reply_of(self._client.request("DELETE", f"/v0/instances/{quote(identity)}"))
 
-    def compact(self) -> Told:
+    def compact(self) -> MachineReply:
         return self._post("/v0/machines/compact", {})
 
     def close(self) -> None:
         self._client.close()
 
-    def _post(self, path: str, body: Mapping[str, Any]) -> Told:
-        return told(self._client.post(path, body))
+    def _post(self, path: str, body: Mapping[str, Any]) -> MachineReply:
+        return reply_of(self._client.post(path, body))
 
 
 class RcpxCaller:
     def __init__(self, port: int) -> None:
         self._client = RcpxClient(port)
 
-    def create(self, identity: str) -> Told:
+    def create(self, identity: str) -> MachineReply:
         return self._client.request("CREATE_INSTANCE", **created(identity))
 
-    def apply(self, identity: str, params: Mapping[str, Any]) -> Told:
+    def apply(self, identity: str, params: Mapping[str, Any]) -> MachineReply:
         return self._client.request("APPLY_EVENT", instance_id=identity, **params)
 
-    def batch(self, operations: list[dict[str, Any]]) -> Told:
+    def batch(self, operations: list[dict[str, Any]]) -> MachineReply:
         return self._client.request("BATCH", ops=operations, mode="atomic")
 
-    def delete(self, identity: str) -> Told:
+    def delete(self, identity: str) -> MachineReply:
         return self._client.request("DELETE_INSTANCE", instance_id=identity)
 
-    def compact(self) -> Told:
+    def compact(self) -> MachineReply:
         return self._client.request("COMPACT")
 
     def close(self) -> None:
@@ -104,30 +104,30 @@ class Published:
     def __init__(self, client: PublishedCaller) -> None:
         self._client = client
 
-    def create(self, identity: str) -> Told:
+    def create(self, identity: str) -> MachineReply:
         return self._client.create(identity, MACHINE, {"n": 0})
 
-    def apply(self, identity: str, params: Mapping[str, Any]) -> Told:
+    def apply(self, identity: str, params: Mapping[str, Any]) -> MachineReply:
         return self._client.apply(identity, params)
 
-    def batch(self, operations: list[dict[str, Any]]) -> Told:
-        return Told(False, {}, "BAD_REQUEST")
+    def batch(self, operations: list[dict[str, Any]]) -> MachineReply:
+        return MachineReply(False, {}, "BAD_REQUEST")
 
-    def delete(self, identity: str) -> Told:
+    def delete(self, identity: str) -> MachineReply:
         return self._client.delete(identity)
 
-    def compact(self) -> Told:
+    def compact(self) -> MachineReply:
         return self._client.compact()
 
     def close(self) -> None:
         self._client.close()
 
 
-def told(answer: Answer) -> Told:
+def reply_of(answer: HttpReply) -> MachineReply:
     if answer.is_ok:
-        return Told(is_ok=True, result=answer.body)
+        return MachineReply(is_ok=True, result=answer.body)
     code = answer.code if answer.is_refusal else "INTERNAL_ERROR"
-    return Told(is_ok=False, result=answer.body, code=code)
+    return MachineReply(is_ok=False, result=answer.body, code=code)
 
 
 def created(identity: str) -> dict[str, Any]:
@@ -147,7 +147,7 @@ class Machines(Actor):
         answer = client.put(f"/v0/machines/{MACHINE}/versions/1", {"definition": DEFINITION})
         client.close()
         if not answer.is_ok:
-            raise NoAnswerError(f"the machine could not be defined: {answer}")
+            raise NoReplyError(f"the machine could not be defined: {answer}")
 
     def begin(self, load: Load) -> None:
         callers: dict[str, Caller] = {
@@ -175,7 +175,7 @@ class Machines(Actor):
             while not load.stop.is_set():
                 try:
                     self._step(load, name, caller, owned, random)
-                except (NotSentError, NoAnswerError):
+                except (NotSentError, NoReplyError):
                     load.stop.wait(AWAY_PAUSE_S)
                 load.stop.wait(random.uniform(0, 2 * PAUSE_S))
         finally:
@@ -244,21 +244,21 @@ class Machines(Actor):
         load: Load,
         instance: Instance,
         after: Condition,
-        ask: Any,
+        send: Any,
         repeat: Repeat | None = None,
     ) -> None:
         try:
-            answer: Told = ask()
+            answer: MachineReply = send()
         except NotSentError:
             if instance.now == NEVER_MADE:
-                self.ledger.tell(instance, NEVER_MADE, time.monotonic())
+                self.ledger.record(instance, NEVER_MADE, time.monotonic())
             raise
-        except NoAnswerError:
+        except NoReplyError:
             self.ledger.doubt(instance, after, repeat)
             load.tally.add("machine events unknown")
             raise
         if answer.is_ok:
-            self.ledger.tell(instance, after, time.monotonic())
+            self.ledger.record(instance, after, time.monotonic())
             load.tally.add("machine events acked")
         elif answer.is_refusal:
             load.tally.add("machine events refused")
@@ -268,17 +268,17 @@ class Machines(Actor):
 
     # -- the check
 
-    def check(self, check: Check) -> None:
+    def check(self, check: LedgerCheck) -> None:
         client = check.client()
-        found: dict[str, dict[str, Any] | None] = {
+        read: dict[str, dict[str, Any] | None] = {
             each["instance_id"]: each for each in self._listed(client)
         }
         for identity, instance in self.ledger.instances.items():
-            if identity in found or instance.doubts:
+            if identity in read or instance.doubts:
                 answer = client.get(f"/v0/instances/{quote(identity)}")
-                found[identity] = answer.body if answer.is_ok else None
-        known = {each: seen for each, seen in found.items() if seen is not None}
-        check.report("instances", self.ledger.settle(known, time.monotonic()))
+                read[identity] = answer.body if answer.is_ok else None
+        known = {each: seen for each, seen in read.items() if seen is not None}
+        check.report("instances", self.ledger.compare(known, time.monotonic()))
         self._repeat(check, client)
         check.report(TRANSITIONS, self._transitions(client))
         check.load.tally.add("instances compared", len(known))
@@ -292,13 +292,13 @@ class Machines(Actor):
             path = f"/v0/instances?machine={MACHINE}&limit={LISTED}&offset={len(listed)}"
             answer = client.get(path)
             if not answer.is_ok:
-                raise NoAnswerError(f"{path}: {answer}")
+                raise NoReplyError(f"{path}: {answer}")
             listed += answer.body["instances"]
             if not answer.body["has_more"]:
                 return [{"instance_id": each.get("instance_id", each.get("id"))} for each in listed]
 
-    def _repeat(self, check: Check, client: HttpClient) -> None:
-        """What nobody knew, again under its key: done once, and told apart."""
+    def _repeat(self, check: LedgerCheck, client: HttpClient) -> None:
+        """Requests in doubt, again under their keys: done once, and known to be repeats."""
         for instance in self.ledger.instances.values():
             repeat, instance.repeat = instance.repeat, None
             if repeat is None or not instance.is_usable:
@@ -311,12 +311,12 @@ class Machines(Actor):
                     "instances",
                     [f"key: {instance.identity}, {instance.now}, {repeat}: {answer}"],
                 )
-            self.ledger.tell(instance, Condition(True, repeat.count), time.monotonic())
+            self.ledger.record(instance, Condition(True, repeat.count), time.monotonic())
             check.load.tally.add("machine events sent again")
 
     def _transitions(self, client: HttpClient) -> list[str]:
         """The topic follows in the background; it must have everything soon."""
-        until = time.monotonic() + FEED_S
+        until = time.monotonic() + TRANSITIONS_S
         seen: list[Mapping[str, Any]] = []
         gaps = []
         cursor = 0
@@ -326,7 +326,7 @@ class Machines(Actor):
                 time.sleep(AWAY_PAUSE_S)
                 continue
             if not answer.is_ok:
-                raise NoAnswerError(f"diff of {TRANSITIONS}: {answer}")
+                raise NoReplyError(f"diff of {TRANSITIONS}: {answer}")
             gap = topic_reading.gap_of(answer.body)
             if gap is not None:
                 gaps.append(f"I6: {gap} among the transitions")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 
-class Outcome(Enum):
+class RunOutcome(Enum):
     """What a client knows of an operation."""
 
     PENDING = "sent"

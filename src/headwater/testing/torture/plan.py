@@ -10,7 +10,7 @@ import json
 from dataclasses import dataclass, field
 from random import Random
 
-from headwater.testing.torture import serving
+from headwater.testing.torture import server_process
 from headwater.testing.torture.outcome import End
 
 ENDS = ((End.KILL, 6), (End.STOP, 2), (End.POWER_LOSS, 3))
@@ -131,6 +131,6 @@ def choose_settings(random: Random) -> tuple[tuple[str, ...], dict[str, str]]:
         "keeper_interval_ms": random.choice((50, 1_000)),
         "cache_bytes": random.choice((0, 67_108_864)),
     }
-    environment[serving.ENGINE] = json.dumps(engine)
-    environment[serving.KAFKA] = json.dumps(kafka)
+    environment[server_process.ENGINE] = json.dumps(engine)
+    environment[server_process.KAFKA] = json.dumps(kafka)
     return ("--wal-shards", str(random.choice((1, 1, 2, 3, 4)))), environment

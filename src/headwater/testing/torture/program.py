@@ -109,20 +109,20 @@ class Program:
         if "kafka" in arguments.protocols and find_spec("confluent_kafka") is None:
             say("no Kafka: confluent-kafka is not installed")
             arguments.protocols.remove("kafka")
-        # What recoveries say belongs to whoever runs them.
+        # What recoveries print belongs to the user who runs them.
         logging.getLogger("headwater").addHandler(logging.NullHandler())
         number = arguments.life or 0
         while True:
             is_kept = self._fake_lives(number) and self._life(number, work, images=why_not is None)
             if not is_kept:
-                self._tell_counts()
+                self._print_counts()
                 return 1
             number += 1
             if self._is_time_over() or arguments.life is not None:
                 break
         if arguments.work is None:
             shutil.rmtree(work)
-        self._tell_counts()
+        self._print_counts()
         return 0
 
     def _fake_lives(self, number: int) -> bool:
@@ -153,7 +153,7 @@ class Program:
         try:
             broken = life.run(self._is_time_over)
             if broken is not None:
-                self._tell_broken(broken, life, number)
+                self._print_broken(broken, life, number)
                 return False
         finally:
             life.close()
@@ -164,7 +164,7 @@ class Program:
     def _is_time_over(self) -> bool:
         return bool(time.monotonic() - self._began > self._arguments.minutes * 60)
 
-    def _tell_broken(self, broken: Broken, life: Life, number: int) -> None:
+    def _print_broken(self, broken: Broken, life: Life, number: int) -> None:
         say(f"\nVIOLATION in {broken.where}, seed {self.seed}:")
         for violation in broken.violations:
             say(f"  {violation}")
@@ -180,7 +180,7 @@ class Program:
             f"--rounds {self._arguments.rounds} --protocols {','.join(protocols)} --minutes 60"
         )
 
-    def _tell_counts(self) -> None:
+    def _print_counts(self) -> None:
         minutes = (time.monotonic() - self._began) / 60
         say(f"\nseed {self.seed}: {minutes:.1f} minutes")
         for name, count in sorted(self.tally.counts().items()):
@@ -188,7 +188,7 @@ class Program:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    # Whoever ends this run ends its server and takes its file systems off.
+    # The signal that ends this run ends its server and unmounts its file systems.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     return Program(read_arguments(words)).run()
 

@@ -1,4 +1,4 @@
-"""The published client `rstmdb`, which nobody here wrote, as one more caller of state machines."""
+"""The published client `rstmdb`, which is not ours, as one more caller of state machines."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import rstmdb
 
-from headwater.testing.torture.http_client import ANSWER_TIMEOUT_S, NoAnswerError, NotSentError
-from headwater.testing.torture.rcpx_client import Told
+from headwater.testing.torture.http_client import ANSWER_TIMEOUT_S, NoReplyError, NotSentError
+from headwater.testing.torture.rcpx_client import MachineReply
 
 Work = Callable[[rstmdb.Client], Awaitable[Any]]
 
@@ -22,32 +22,32 @@ class PublishedCaller:
         self._loop = asyncio.new_event_loop()
         self._client: rstmdb.Client | None = None
 
-    def create(self, identity: str, machine: str, context: dict[str, Any]) -> Told:
-        return self._ask(lambda client: client.create_instance(machine, 1, identity, context))
+    def create(self, identity: str, machine: str, context: dict[str, Any]) -> MachineReply:
+        return self._request(lambda client: client.create_instance(machine, 1, identity, context))
 
-    def apply(self, identity: str, params: Mapping[str, Any]) -> Told:
-        return self._ask(lambda client: client.apply_event(identity, **params))
+    def apply(self, identity: str, params: Mapping[str, Any]) -> MachineReply:
+        return self._request(lambda client: client.apply_event(identity, **params))
 
-    def delete(self, identity: str) -> Told:
-        return self._ask(lambda client: client.delete_instance(identity))
+    def delete(self, identity: str) -> MachineReply:
+        return self._request(lambda client: client.delete_instance(identity))
 
-    def compact(self) -> Told:
-        return self._ask(lambda client: client.compact())
+    def compact(self) -> MachineReply:
+        return self._request(lambda client: client.compact())
 
     def close(self) -> None:
         self._leave()
         self._loop.close()
 
-    def _ask(self, work: Work) -> Told:
+    def _request(self, work: Work) -> MachineReply:
         client = self._connected()
         try:
             self._loop.run_until_complete(asyncio.wait_for(work(client), ANSWER_TIMEOUT_S))
         except rstmdb.ServerError as error:
-            return Told(False, {"error": str(error)}, error.code.value)
+            return MachineReply(False, {"error": str(error)}, error.code.value)
         except (rstmdb.RstmdbError, OSError, EOFError, TimeoutError) as error:
             self._leave()
-            raise NoAnswerError(f"rstmdb: {error!r}") from error
-        return Told(is_ok=True, result={})
+            raise NoReplyError(f"rstmdb: {error!r}") from error
+        return MachineReply(is_ok=True, result={})
 
     def _connected(self) -> rstmdb.Client:
         if self._client is None:

@@ -1,4 +1,4 @@
-"""What workers of a queue were told: who holds which job until when, and what was settled.
+"""What the server answered workers of a queue: who holds which job until when, and what was acked.
 
 The jobs themselves are a topic (`TopicLedger`): an ack takes a record away. What is added here:
 
@@ -18,7 +18,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from headwater.testing.torture.outcome import Outcome
+from headwater.testing.torture.outcome import RunOutcome
 from headwater.testing.torture.topic_ledger import Stored, TopicLedger, shortened
 
 
@@ -35,7 +35,7 @@ class Lease:
     is_pushed: bool = False
     """It lives with a connection, which a server that stops may end at any time."""
     is_released: bool = False
-    """Its holder has asked to give it back, or to settle it: from then on nothing is certain."""
+    """Its holder has asked to give it back, or to ack it: from then on nothing is certain."""
 
     @property
     def valid_until(self) -> float:
@@ -51,7 +51,7 @@ class QueueLedger:
         """The newest of each job, of this run of the server."""
         self._of_tag: dict[str | None, Lease] = {}
         self._numbers: dict[int, tuple[int, float]] = {}
-        """The number of a job's newest lease, and when it was told."""
+        """The number of a job's newest lease, and when it was claimed."""
         self.delivered: dict[int, Stored] = {}
         self.is_server_leaving: Callable[[], bool] = lambda: False
         self._wrong: list[str] = []
@@ -81,14 +81,14 @@ class QueueLedger:
     def _claim_findings(self, lease: Lease, job: Stored) -> list[str]:
         wrong = []
         removal = self.topic.removal(lease.seq)
-        if removal is not None and removal[0] is Outcome.ACKED and removal[1] < lease.sent_at:
+        if removal is not None and removal[0] is RunOutcome.ACKED and removal[1] < lease.sent_at:
             wrong.append(f"I8: job {lease.seq} was acked, and delivered again to {lease.node}")
         known = self.delivered.get(lease.seq)
         if known is not None and known != job:
             wrong.append(f"I1: job {lease.seq} was {known} and is {job}")
-        number, told_at = self._numbers.get(lease.seq, (0, 0.0))
+        number, claimed_at = self._numbers.get(lease.seq, (0, 0.0))
         # Answers to two claims may be read in another order than they were given.
-        if lease.lease_id <= number and told_at < lease.sent_at:
+        if lease.lease_id <= number and claimed_at < lease.sent_at:
             wrong.append(f"lease: job {lease.seq} has number {lease.lease_id}, it had {number}")
         if 0 < self._max_deliveries < lease.deliveries:
             wrong.append(f"lease: job {lease.seq} was delivered {lease.deliveries} times")
@@ -125,9 +125,9 @@ class QueueLedger:
         with self._lock:
             lease.sent_at, lease.lease_s = sent_at, lease_s
 
-    def settle_ack(self, lease: Lease, *, is_skipped: bool, at: float) -> None:
+    def resolve_ack(self, lease: Lease, *, is_skipped: bool, at: float) -> None:
         if not is_skipped:
-            self.topic.remove(lease.seq, Outcome.ACKED, at)
+            self.topic.remove(lease.seq, RunOutcome.ACKED, at)
             return
         self.topic.keep(lease.seq)
         if at < lease.valid_until:

@@ -13,19 +13,19 @@ from random import Random
 from typing import Any, Final
 
 from headwater.testing.torture import topic_reading
-from headwater.testing.torture.actor import AWAY_PAUSE_S, Actor, Check, Load
+from headwater.testing.torture.actor import AWAY_PAUSE_S, Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import (
-    Answer,
     HttpClient,
-    NoAnswerError,
+    HttpReply,
+    NoReplyError,
     NotSentError,
     topic_path,
 )
-from headwater.testing.torture.outcome import Outcome
+from headwater.testing.torture.outcome import RunOutcome
 from headwater.testing.torture.queue_ledger import Lease, QueueLedger
 from headwater.testing.torture.sse import events
 from headwater.testing.torture.topic_ledger import TopicLedger, Write
-from headwater.testing.torture.topics import body_of, settle_write
+from headwater.testing.torture.topics import body_of, resolve_write
 
 DEAD_LETTERS: Final = "q-dead"
 WEEK_MS: Final = 604_800_000
@@ -38,7 +38,7 @@ PUSHED_SILENCE_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class JobKind:
     name: str
     settings: dict[str, Any] = field(default_factory=dict)
     workers: int = 2
@@ -51,17 +51,17 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind("q-plain", is_pushed=True),
-    Kind("q-letters", {"max_deliveries": 3, "dead_letter": DEAD_LETTERS}),
-    Kind("q-fifo", {"fifo_key": "tag"}),
-    Kind("q-lasting", {"leases_durable": True}, workers=1),
+    JobKind("q-plain", is_pushed=True),
+    JobKind("q-letters", {"max_deliveries": 3, "dead_letter": DEAD_LETTERS}),
+    JobKind("q-fifo", {"fifo_key": "tag"}),
+    JobKind("q-lasting", {"leases_durable": True}, workers=1),
 )
 
 
 class Queues(Actor):
     name = "queues"
 
-    def __init__(self, kinds: tuple[Kind, ...] = KINDS) -> None:
+    def __init__(self, kinds: tuple[JobKind, ...] = KINDS) -> None:
         self._kinds = kinds
         self.ledgers = {
             kind.name: QueueLedger(
@@ -80,7 +80,7 @@ class Queues(Actor):
         for name, settings in topics.items():
             answer = client.put(topic_path(name), settings)
             if not answer.is_ok:
-                raise NoAnswerError(f"{name} could not be made: {answer}")
+                raise NoReplyError(f"{name} could not be made: {answer}")
         client.close()
 
     def begin(self, load: Load) -> None:
@@ -103,7 +103,7 @@ class Queues(Actor):
     # -- the load
 
     def _produce(
-        self, load: Load, kind: Kind, producer: str, client: HttpClient, random: Random
+        self, load: Load, kind: JobKind, producer: str, client: HttpClient, random: Random
     ) -> None:
         ledger = self.ledgers[kind.name].topic
         turn = next(self._turns)
@@ -116,12 +116,14 @@ class Queues(Actor):
         except NotSentError:
             ledger.refuse(write.identity)
             raise
-        except NoAnswerError:
+        except NoReplyError:
             ledger.lose(write.identity, is_ordered=load.server_left.is_set())
             raise
-        settle_write(load, ledger, write, answer)
+        resolve_write(load, ledger, write, answer)
 
-    def _work(self, load: Load, kind: Kind, node: str, client: HttpClient, random: Random) -> None:
+    def _work(
+        self, load: Load, kind: JobKind, node: str, client: HttpClient, random: Random
+    ) -> None:
         lease_ms = random.choice((200, 1_000, 5_000))
         leases = self._claim(load, kind, node, client, random.randint(1, BATCH_MAX), lease_ms)
         for lease in leases:
@@ -135,7 +137,7 @@ class Queues(Actor):
                 self._ack(load, kind, lease, client)
             # Else the worker forgets it, and its lease runs out.
 
-    def _be_pushed_to(self, load: Load, kind: Kind) -> None:
+    def _be_pushed_to(self, load: Load, kind: JobKind) -> None:
         """A worker whose jobs come by themselves, and are free when it hangs up."""
         random = load.random(kind.name, "pushed")
         client = load.client()
@@ -146,14 +148,14 @@ class Queues(Actor):
             node = f"pushed-{load.round}-{number}"
             try:
                 self._work_pushed(load, kind, node, path + node, client, random)
-            except (OSError, http.client.HTTPException, NoAnswerError, NotSentError):
+            except (OSError, http.client.HTTPException, NoReplyError, NotSentError):
                 load.stop.wait(AWAY_PAUSE_S)
         client.close()
 
     def _work_pushed(
         self,
         load: Load,
-        kind: Kind,
+        kind: JobKind,
         node: str,
         path: str,
         client: HttpClient,
@@ -162,7 +164,7 @@ class Queues(Actor):
         ledger = self.ledgers[kind.name]
         held: list[Lease] = []
         connection = http.client.HTTPConnection("127.0.0.1", load.ports.http, PUSHED_SILENCE_S)
-        asked_at, left = time.monotonic(), random.randint(5, 100)
+        requested_at, left = time.monotonic(), random.randint(5, 100)
         try:
             connection.request("GET", path)
             response = connection.getresponse()
@@ -178,7 +180,7 @@ class Queues(Actor):
                     int(job["lease_id"]),
                     int(job["deliveries"]),
                     # It was given at some time since the stream was asked for, and no earlier.
-                    asked_at,
+                    requested_at,
                     time.monotonic(),
                     LEASE_MS / 1_000,
                     job.get("$tag"),
@@ -194,11 +196,11 @@ class Queues(Actor):
                     return
         finally:
             for lease in held:
-                ledger.release(lease)  # before the server hears of it
+                ledger.release(lease)  # before the server gets the request
             connection.close()
 
     def _claim(
-        self, load: Load, kind: Kind, node: str, client: HttpClient, count: int, lease_ms: int
+        self, load: Load, kind: JobKind, node: str, client: HttpClient, count: int, lease_ms: int
     ) -> list[Lease]:
         sent_at = time.monotonic()
         body = {"node": node, "max": count, "lease_ms": lease_ms, "wait_ms": 50}
@@ -224,42 +226,44 @@ class Queues(Actor):
         load.tally.add("jobs delivered", len(leases))
         return leases
 
-    def _ack(self, load: Load, kind: Kind, lease: Lease, client: HttpClient) -> None:
+    def _ack(self, load: Load, kind: JobKind, lease: Lease, client: HttpClient) -> None:
         ledger = self.ledgers[kind.name]
         ledger.release(lease)
-        ledger.topic.remove(lease.seq, Outcome.PENDING, time.monotonic())
-        answer = self._settle(kind, lease, client, "/ack")
+        ledger.topic.remove(lease.seq, RunOutcome.PENDING, time.monotonic())
+        answer = self._finish_lease(kind, lease, client, "/ack")
         if answer.is_ok:
             is_skipped = lease.seq in answer.body["skipped"]
-            ledger.settle_ack(lease, is_skipped=is_skipped, at=time.monotonic())
+            ledger.resolve_ack(lease, is_skipped=is_skipped, at=time.monotonic())
             load.tally.add("jobs late" if is_skipped else "jobs acked")
         elif answer.is_refusal:
             ledger.topic.keep(lease.seq)
 
     def _give_back(
-        self, load: Load, kind: Kind, lease: Lease, client: HttpClient, delay_ms: int
+        self, load: Load, kind: JobKind, lease: Lease, client: HttpClient, delay_ms: int
     ) -> None:
         self.ledgers[kind.name].release(lease)
-        self._settle(kind, lease, client, "/nack", delay_ms=delay_ms)
+        self._finish_lease(kind, lease, client, "/nack", delay_ms=delay_ms)
         load.tally.add("jobs given back")
 
     def _hold_longer(
-        self, load: Load, kind: Kind, lease: Lease, client: HttpClient, lease_ms: int
+        self, load: Load, kind: JobKind, lease: Lease, client: HttpClient, lease_ms: int
     ) -> None:
         sent_at = time.monotonic()
-        answer = self._settle(kind, lease, client, "/extend", lease_ms=lease_ms)
+        answer = self._finish_lease(kind, lease, client, "/extend", lease_ms=lease_ms)
         if answer.is_ok and lease.seq not in answer.body["skipped"]:
             self.ledgers[kind.name].extended(lease, sent_at, lease_ms / 1_000)
             load.tally.add("jobs held longer")
 
     @staticmethod
-    def _settle(kind: Kind, lease: Lease, client: HttpClient, verb: str, **more: int) -> Answer:
+    def _finish_lease(
+        kind: JobKind, lease: Lease, client: HttpClient, verb: str, **more: int
+    ) -> HttpReply:
         body = {"node": lease.node, "seqs": [lease.seq], "lease_ids": [lease.lease_id], **more}
         return client.post(topic_path(kind.name, verb), body)
 
     # -- the check
 
-    def check(self, check: Check) -> None:
+    def check(self, check: LedgerCheck) -> None:
         client = check.client()
         letters = self._letters(client, check)
         for kind in self._kinds:
@@ -270,9 +274,9 @@ class Queues(Actor):
                 # before may be delivered again, and acked. One that was acked is done.
                 known.add(seq)
                 removal = ledger.topic.removal(seq)
-                if removal is not None and removal[0] is Outcome.ACKED:
+                if removal is not None and removal[0] is RunOutcome.ACKED:
                     check.report(kind.name, [f"I8: job {seq} was acked and is a dead letter"])
-                ledger.topic.remove(seq, Outcome.UNKNOWN, 0.0)
+                ledger.topic.remove(seq, RunOutcome.UNKNOWN, 0.0)
             reading = topic_reading.read_topic(client, kind.name)
             check.report(kind.name, ledger.topic.check(reading, check.end))
             check.report(kind.name, ledger.findings())
@@ -288,33 +292,35 @@ class Queues(Actor):
                 self._drain(client, check, kind, set(present))
         client.close()
 
-    def _letters(self, client: HttpClient, check: Check) -> dict[str, set[int]]:
+    def _letters(self, client: HttpClient, check: LedgerCheck) -> dict[str, set[int]]:
         """Seqs of the jobs that are dead letters, by queue. None is there twice."""
-        found: Counter[tuple[str, int]] = Counter()
+        dead_letters: Counter[tuple[str, int]] = Counter()
         cursor = 0
         while True:
             answer = topic_reading.diff(client, DEAD_LETTERS, cursor)
             if not answer.is_ok:
-                raise NoAnswerError(f"diff of {DEAD_LETTERS}: {answer}")
+                raise NoReplyError(f"diff of {DEAD_LETTERS}: {answer}")
             for record in answer.body["records"]:
                 meta = record["meta"]
-                found[str(meta["$dead_letter_from"]), int(meta["$dead_letter_src_seq"])] += 1
+                dead_letters[str(meta["$dead_letter_from"]), int(meta["$dead_letter_src_seq"])] += 1
             cursor = int(answer.body["next_from_seq"])
             if answer.body["caught_up"]:
                 break
         twice = [
             f"I2: {each} is a dead letter {count} times"
-            for each, count in found.items()
+            for each, count in dead_letters.items()
             if count > 1
         ]
         check.report(DEAD_LETTERS, twice[:10])
         letters: dict[str, set[int]] = {}
-        for queue, seq in found:
+        for queue, seq in dead_letters:
             letters.setdefault(queue, set()).add(seq)
-        check.load.tally.add("dead letters compared", len(found))
+        check.load.tally.add("dead letters compared", len(dead_letters))
         return letters
 
-    def _drain(self, client: HttpClient, check: Check, kind: Kind, waiting: set[int]) -> None:
+    def _drain(
+        self, client: HttpClient, check: LedgerCheck, kind: JobKind, waiting: set[int]
+    ) -> None:
         """After a start every job that was not acked is handed out."""
         given: set[int] = set()
         until = time.monotonic() + DRAIN_S

@@ -9,16 +9,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headwater.testing.torture.http_client import ANSWER_TIMEOUT_S, NoAnswerError, NotSentError
+from headwater.testing.torture.http_client import ANSWER_TIMEOUT_S, NoReplyError, NotSentError
 
 _HEADER: Final = struct.Struct(">4sHHHII")
 """Magic, version, flags, bytes of an extension, bytes of the payload, CRC (0: none)."""
 OPEN_CODES: Final = frozenset(("INTERNAL_ERROR", "WAL_IO_ERROR"))
-"""After these nobody knows whether it was done."""
+"""After these it is unknown whether it was done."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MachineReply:
     is_ok: bool
     result: dict[str, Any]
     code: str = ""
@@ -36,13 +36,13 @@ class RcpxClient:
         self._socket: socket.socket | None = None
         self._number = 0
 
-    def request(self, op: str, **params: Any) -> Told:
+    def request(self, op: str, **params: Any) -> MachineReply:
         connection = self._connected()
         try:
-            return self._ask(connection, op, params)
+            return self._request(connection, op, params)
         except (OSError, EOFError, ValueError, struct.error) as error:
             self.close()
-            raise NoAnswerError(f"{op}: {error!r}") from error
+            raise NoReplyError(f"{op}: {error!r}") from error
 
     def close(self) -> None:
         connection, self._socket = self._socket, None
@@ -55,13 +55,17 @@ class RcpxClient:
                 self._socket = socket.create_connection(
                     ("127.0.0.1", self._port), timeout=ANSWER_TIMEOUT_S
                 )
-                self._ask(self._socket, "HELLO", {"protocol_version": 1, "client_name": "torture"})
+                self._request(
+                    self._socket, "HELLO", {"protocol_version": 1, "client_name": "torture"}
+                )
             except (OSError, EOFError, ValueError, struct.error) as error:
                 self.close()
                 raise NotSentError(str(error)) from error
         return self._socket
 
-    def _ask(self, connection: socket.socket, op: str, params: Mapping[str, Any]) -> Told:
+    def _request(
+        self, connection: socket.socket, op: str, params: Mapping[str, Any]
+    ) -> MachineReply:
         self._number += 1
         number = str(self._number)
         content = json.dumps({"type": "request", "id": number, "op": op, "params": params}).encode()
@@ -73,9 +77,9 @@ class RcpxClient:
             if answer.get("id") == number:
                 break
         if answer["status"] == "ok":
-            return Told(is_ok=True, result=answer["result"])
+            return MachineReply(is_ok=True, result=answer["result"])
         error = answer["error"]
-        return Told(False, error, str(error["code"]), is_retryable=bool(error["retryable"]))
+        return MachineReply(False, error, str(error["code"]), is_retryable=bool(error["retryable"]))
 
     @staticmethod
     def _read(connection: socket.socket, count: int) -> bytes:

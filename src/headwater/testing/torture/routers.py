@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from headwater.testing.torture import topic_reading
-from headwater.testing.torture.actor import AWAY_PAUSE_S, Check, Load
-from headwater.testing.torture.http_client import HttpClient, NoAnswerError, topic_path
+from headwater.testing.torture.actor import AWAY_PAUSE_S, LedgerCheck, Load
+from headwater.testing.torture.http_client import HttpClient, NoReplyError, topic_path
 from headwater.testing.torture.topic_ledger import Key, Stored, shortened
-from headwater.testing.torture.topics import Kind, Topics
+from headwater.testing.torture.topics import Topics, WriteKind
 
-SOURCE: Final = Kind("r-source", writers=2)
+SOURCE: Final = WriteKind("r-source", writers=2)
 CATCH_UP_S: Final = 60.0
 
 
@@ -52,7 +52,7 @@ class Routers(Topics):
 
     def __init__(self) -> None:
         super().__init__((SOURCE,))
-        self._places: dict[str, dict[int, Key]] = {}
+        self._copy_positions: dict[str, dict[int, Key]] = {}
         """Where each copy of an exactly-once destination was found."""
 
     def prepare(self, load: Load) -> None:
@@ -61,10 +61,10 @@ class Routers(Topics):
         for router in ROUTERS:
             answer = client.put(f"/v0/routers/{router.name}", router.settings())
             if not answer.is_ok:
-                raise NoAnswerError(f"router {router.name} could not be made: {answer}")
+                raise NoReplyError(f"router {router.name} could not be made: {answer}")
         client.close()
 
-    def check(self, check: Check) -> None:
+    def check(self, check: LedgerCheck) -> None:
         super().check(check)
         client = check.client()
         contents = {SOURCE.name: topic_reading.read_topic(client, SOURCE.name).records}
@@ -84,9 +84,9 @@ class Routers(Topics):
         client.close()
 
     def _moved(self, topic: str, copies: Sequence[Stored]) -> list[str]:
-        places = self._places.get(topic, {})
+        places = self._copy_positions.get(topic, {})
         now = {each.seq: each.key for each in copies}
-        self._places[topic] = now
+        self._copy_positions[topic] = now
         return shortened(
             [
                 f"router: seq {seq} had {key} and has {now.get(seq)}"
@@ -96,12 +96,12 @@ class Routers(Topics):
         )
 
     @staticmethod
-    def _wait_until_caught_up(client: HttpClient, check: Check, router: Router) -> None:
+    def _wait_until_caught_up(client: HttpClient, check: LedgerCheck, router: Router) -> None:
         until = time.monotonic() + CATCH_UP_S
         while time.monotonic() < until:
             answer = client.get(f"/v0/routers/{router.name}")
             if not answer.is_ok:
-                raise NoAnswerError(f"router {router.name}: {answer}")
+                raise NoReplyError(f"router {router.name}: {answer}")
             source = client.get(topic_path(router.source))
             if answer.body["lag"] == 0 and source.is_ok:
                 return
@@ -114,18 +114,18 @@ def copy_findings(
 ) -> list[str]:
     """Whether the copies are those of the originals, in their order."""
     expected = [each.key for each in originals]
-    found = [each.key for each in copies]
+    copied = [each.key for each in copies]
     if not is_exact:
-        found = list(dict.fromkeys(found))  # the first of each
-    if found == expected:
+        copied = list(dict.fromkeys(copied))  # the first of each
+    if copied == expected:
         return []
     wrong = []
-    missing = [key for key in expected if key not in set(found)]
-    more = [key for key in found if key not in set(expected)]
+    missing = [key for key in expected if key not in set(copied)]
+    more = [key for key in copied if key not in set(expected)]
     if missing:
         wrong.append(f"router: {len(missing)} never copied, the first {missing[:5]}")
     if more:
         wrong.append(f"router: {len(more)} copies of nothing, the first {more[:5]}")
-    if len(found) > len(set(found)):
-        wrong.append(f"router: {len(found) - len(set(found))} copied twice")
+    if len(copied) > len(set(copied)):
+        wrong.append(f"router: {len(copied) - len(set(copied))} copied twice")
     return wrong or ["router: the copies are in another order"]

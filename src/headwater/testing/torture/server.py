@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from headwater.testing.torture import serving
+from headwater.testing.torture import server_process
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
@@ -27,14 +27,14 @@ class ServerFailedError(Exception):
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; the server comes back to them after each start."""
-    found = [socket.socket() for _ in range(count)]
+    """Ports that are free now; the server comes back to them after each start."""
+    sockets = [socket.socket() for _ in range(count)]
     try:
-        for each in found:
+        for each in sockets:
             each.bind(("127.0.0.1", 0))
-        return [int(each.getsockname()[1]) for each in found]
+        return [int(each.getsockname()[1]) for each in sockets]
     finally:
-        for each in found:
+        for each in sockets:
             each.close()
 
 
@@ -60,7 +60,7 @@ class ServerUnderTest:
 
     def shift_clock(self, shift_ms: int) -> None:
         with open(self._shift_file, "r+b" if self._shift_file.exists() else "wb") as file:
-            file.write(serving.packed_shift(shift_ms))
+            file.write(server_process.packed_shift(shift_ms))
         self.shift_max_ms = max(getattr(self, "shift_max_ms", 0), shift_ms)
 
     def begin(self, data: Path, flags: Sequence[str], environment: Mapping[str, str]) -> None:
@@ -69,7 +69,7 @@ class ServerUnderTest:
         kept = {
             name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")
         }
-        words = [sys.executable, "-m", "headwater.testing.torture.serving", "serve"]
+        words = [sys.executable, "-m", "headwater.testing.torture.server_process", "serve"]
         words += ["--port", str(self.http_port), "--kafka-port", str(self.kafka_port)]
         words += ["--rcpx-port", str(self.rcpx_port), "--port-file", str(self._port_file)]
         words += ["--data-dir", str(data), *flags]
@@ -81,7 +81,7 @@ class ServerUnderTest:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
-                env={**kept, **environment, serving.SHIFT_FILE: str(self._shift_file)},
+                env={**kept, **environment, server_process.SHIFT_FILE: str(self._shift_file)},
             )
 
     def wait_until_ready(self) -> float:

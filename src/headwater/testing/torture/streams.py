@@ -18,15 +18,15 @@ from websockets.sync.client import ClientConnection, connect
 
 from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Load
-from headwater.testing.torture.http_client import NoAnswerError, NotSentError
+from headwater.testing.torture.http_client import NoReplyError, NotSentError
 from headwater.testing.torture.sse import events
 from headwater.testing.torture.topic_ledger import Followed, Gap, Write
-from headwater.testing.torture.topics import TAGS, Kind, Topics, body_of
+from headwater.testing.torture.topics import TAGS, Topics, WriteKind, body_of
 
 KINDS: Final = (
-    Kind("s-plain", writers=1),
-    Kind("s-deleted", writers=1, has_deletes=True),
-    Kind("s-capped", writers=1, cap_records=200),
+    WriteKind("s-plain", writers=1),
+    WriteKind("s-deleted", writers=1, has_deletes=True),
+    WriteKind("s-capped", writers=1, cap_records=200),
 )
 SILENCE_S: Final = 5.0
 """Heartbeats come every second; the server may be stopped for one."""
@@ -48,19 +48,19 @@ class Streams(Topics):
                 load.begin(f"streams/{kind.name}/{name}", work)
         load.begin("streams/publisher", partial(self._publish_all, load, KINDS[0]))
 
-    def _keep_following(self, load: Load, kind: Kind, reader: str, follow: Any) -> None:
+    def _keep_following(self, load: Load, kind: WriteKind, reader: str, follow: Any) -> None:
         while not load.stop.is_set():
             try:
                 follow(load, kind, reader)
             except (OSError, http.client.HTTPException, WebSocketException, ValueError) as error:
                 load.tally.add(f"streams ended by {type(error).__name__}")
-            except (NotSentError, NoAnswerError):
+            except (NotSentError, NoReplyError):
                 load.stop.wait(AWAY_PAUSE_S)
             load.stop.wait(AWAY_PAUSE_S)
 
     # -- server-sent events
 
-    def _follow_events(self, load: Load, kind: Kind, reader: str) -> None:
+    def _follow_events(self, load: Load, kind: WriteKind, reader: str) -> None:
         cursor = self._cursors.get(reader, 0)
         client = load.client()
         body = {
@@ -84,7 +84,9 @@ class Streams(Topics):
         finally:
             connection.close()
 
-    def _note(self, load: Load, kind: Kind, reader: str, name: str, said: dict[str, Any]) -> None:
+    def _note(
+        self, load: Load, kind: WriteKind, reader: str, name: str, said: dict[str, Any]
+    ) -> None:
         cursor = self._cursors.get(reader, 0)
         gaps, records = [], []
         if name == "tombstone":
@@ -100,7 +102,7 @@ class Streams(Topics):
 
     # -- WebSockets
 
-    def _follow_socket(self, load: Load, kind: Kind, reader: str) -> None:
+    def _follow_socket(self, load: Load, kind: WriteKind, reader: str) -> None:
         with open_socket(load) as socket:
             cursor = self._cursors.get(reader, 0)
             say(socket, "subscribe", topic=kind.name, from_seq=cursor, include_tags=True)
@@ -114,7 +116,7 @@ class Streams(Topics):
                 elif said["op"] == "error":
                     load.errors.append(f"{reader}: {said}")
 
-    def _publish_all(self, load: Load, kind: Kind) -> None:
+    def _publish_all(self, load: Load, kind: WriteKind) -> None:
         random = load.random("streams", "publisher")
         while not load.stop.is_set():
             try:
@@ -125,7 +127,9 @@ class Streams(Topics):
             except (OSError, WebSocketException, ValueError):
                 load.stop.wait(AWAY_PAUSE_S)
 
-    def _publish(self, load: Load, kind: Kind, socket: ClientConnection, random: Random) -> None:
+    def _publish(
+        self, load: Load, kind: WriteKind, socket: ClientConnection, random: Random
+    ) -> None:
         ledger = self.ledgers[kind.name]
         turn = next(self._turns)
         tags = tuple(random.choice((None, *TAGS)) for _ in range(random.choice((1, 1, 5))))

@@ -1,4 +1,4 @@
-"""What clients were told about one topic, and whether that agrees with what is read from it.
+"""What the server answered about one topic, and whether that agrees with what is read from it.
 
 Every record's data names the write it belongs to, so a record is known wherever it turns up. The
 rules, by promise:
@@ -21,7 +21,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from headwater.testing.torture.outcome import End, Outcome
+from headwater.testing.torture.outcome import End, RunOutcome
 
 SHOWN_MAX = 10
 Key = tuple[str, int]
@@ -39,7 +39,7 @@ class Write:
     """Which write of this writer it is."""
     sent_at: float
     node: str | None = None
-    outcome: Outcome = Outcome.PENDING
+    outcome: RunOutcome = RunOutcome.PENDING
     first_seq: int = 0
     answered_at: float = float("inf")
     is_ordered: bool = True
@@ -60,7 +60,7 @@ class Delete:
     before_seq: int | None
     tag: str | None
     sent_at: float
-    outcome: Outcome = Outcome.PENDING
+    outcome: RunOutcome = RunOutcome.PENDING
     answered_at: float = float("inf")
 
     def meets(self, seq: int, tag: str | None) -> bool:
@@ -94,7 +94,7 @@ class Gap:
 
 @dataclass(slots=True)
 class TopicReading:
-    """Everything a topic shows from its beginning to its end, with nobody writing."""
+    """Everything a topic shows from its beginning to its end, while no client writes."""
 
     records: list[Stored] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)
@@ -134,15 +134,15 @@ class TopicLedger:
         self._acked_seqs: dict[int, str] = {}
         self._of_tag: dict[str | None, list[int]] = {}
         """Heaps of the seqs that were acked for records of a tag."""
-        self._removed: dict[int, tuple[Outcome, float]] = {}
-        """Single seqs that somebody meant to take away, by ack or as a dead letter, and when that
+        self._removed: dict[int, tuple[RunOutcome, float]] = {}
+        """Single seqs that a client meant to take away, by ack or as a dead letter, and when that
         was answered."""
         self._removals_sent: Counter[int] = Counter()
-        """How many asked for that and were not refused: a late ack stands beside a good one."""
+        """How many requested that and were not refused: a late ack stands beside a good one."""
         self._gone: set[int] = set()
         """Seqs that a check did not find, at or below the head of that check."""
         self._followed: list[Followed] = []
-        self._told: list[str] = []
+        self._wrong_acks: list[str] = []
         """What was wrong with answers themselves."""
         self._lock = threading.Lock()
 
@@ -156,31 +156,35 @@ class TopicLedger:
         with self._lock:
             write = self.writes[identity]
             if last_seq - first_seq + 1 != write.count:
-                self._told.append(f"I2: {identity} of {write.count} acked {first_seq}..{last_seq}")
-            if write.outcome is Outcome.ABSENT:
-                self._told.append(f"I2: {identity} was not there after a start and acked later")
-            write.outcome, write.first_seq, write.answered_at = Outcome.ACKED, first_seq, at
+                self._wrong_acks.append(
+                    f"I2: {identity} of {write.count} acked {first_seq}..{last_seq}"
+                )
+            if write.outcome is RunOutcome.ABSENT:
+                self._wrong_acks.append(
+                    f"I2: {identity} was not there after a start and acked later"
+                )
+            write.outcome, write.first_seq, write.answered_at = RunOutcome.ACKED, first_seq, at
             for seq, tag in zip(write.seqs, write.tags, strict=False):
                 heapq.heappush(self._of_tag.setdefault(tag, []), seq)
                 other = self._acked_seqs.setdefault(seq, identity)
                 if other != identity:
-                    self._told.append(f"I3: seq {seq} acked for {other} and for {identity}")
+                    self._wrong_acks.append(f"I3: seq {seq} acked for {other} and for {identity}")
 
     def resend(self, identity: str) -> None:
         """The same write again, under its idempotency key."""
         with self._lock:
             write = self.writes[identity]
-            write.outcome, write.is_ordered = Outcome.PENDING, False
+            write.outcome, write.is_ordered = RunOutcome.PENDING, False
 
     def refuse(self, identity: str) -> None:
         with self._lock:
-            self.writes[identity].outcome = Outcome.REFUSED
+            self.writes[identity].outcome = RunOutcome.REFUSED
 
     def lose(self, identity: str, *, is_ordered: bool = True) -> None:
         """No answer came."""
         with self._lock:
             write = self.writes[identity]
-            write.outcome, write.is_ordered = Outcome.UNKNOWN, is_ordered
+            write.outcome, write.is_ordered = RunOutcome.UNKNOWN, is_ordered
 
     def note_head(self, head_seq: int) -> None:
         with self._lock:
@@ -192,33 +196,33 @@ class TopicLedger:
             self.deletes.append(delete)
         return delete
 
-    def settle_delete(self, delete: Delete, outcome: Outcome, at: float) -> None:
+    def resolve_delete(self, delete: Delete, outcome: RunOutcome, at: float) -> None:
         with self._lock:
             delete.outcome, delete.answered_at = outcome, at
 
-    def remove(self, seq: int, outcome: Outcome, at: float) -> None:
-        """One record is to go. PENDING before anybody is asked; what was acked stays acked."""
+    def remove(self, seq: int, outcome: RunOutcome, at: float) -> None:
+        """One record is to go. PENDING before the request is sent; what was acked stays acked."""
         with self._lock:
-            if outcome is Outcome.PENDING:
+            if outcome is RunOutcome.PENDING:
                 self._removals_sent[seq] += 1
-            if self._removed.get(seq, (Outcome.PENDING, at))[0] is not Outcome.ACKED:
+            if self._removed.get(seq, (RunOutcome.PENDING, at))[0] is not RunOutcome.ACKED:
                 self._removed[seq] = (outcome, at)
 
     def keep(self, seq: int) -> None:
-        """One who sent a removal was refused: the record stays, unless somebody else's is still
+        """One who sent a removal was refused: the record stays, unless another client's is still
         on its way."""
         with self._lock:
             self._removals_sent[seq] -= 1
-            is_pending = self._removed.get(seq, (Outcome.ACKED, 0.0))[0] is Outcome.PENDING
+            is_pending = self._removed.get(seq, (RunOutcome.ACKED, 0.0))[0] is RunOutcome.PENDING
             if is_pending and self._removals_sent[seq] <= 0:
                 del self._removed[seq]
 
-    def removal(self, seq: int) -> tuple[Outcome, float] | None:
+    def removal(self, seq: int) -> tuple[RunOutcome, float] | None:
         with self._lock:
             return self._removed.get(seq)
 
     def first_of_tag(self, tag: str | None) -> int | None:
-        """The lowest seq that was acked for a record of this tag and nobody meant to remove."""
+        """The lowest seq that was acked for a record of this tag and no client meant to remove."""
         with self._lock:
             waiting = self._of_tag.get(tag)
             while waiting and waiting[0] in self._removed:
@@ -235,12 +239,12 @@ class TopicLedger:
             return [
                 each
                 for each in self.writes.values()
-                if each.outcome in (Outcome.UNKNOWN, Outcome.ABSENT) and each.idempotency_key
+                if each.outcome in (RunOutcome.UNKNOWN, RunOutcome.ABSENT) and each.idempotency_key
             ]
 
     def acked_count(self) -> int:
         with self._lock:
-            return sum(each.outcome is Outcome.ACKED for each in self.writes.values())
+            return sum(each.outcome is RunOutcome.ACKED for each in self.writes.values())
 
     def missing_from(self, reading: TopicReading, before: float) -> list[str]:
         """What was acked before that moment and a copy does not have, or has otherwise."""
@@ -250,7 +254,7 @@ class TopicLedger:
             if self.durability == "memory":
                 return []
             for write in self.writes.values():
-                if write.outcome is not Outcome.ACKED or write.answered_at >= before:
+                if write.outcome is not RunOutcome.ACKED or write.answered_at >= before:
                     continue
                 for index, (seq, tag) in enumerate(zip(write.seqs, write.tags, strict=True)):
                     record = present.get(seq)
@@ -272,19 +276,23 @@ class TopicLedger:
         with self._lock:
             weak = disk_since if self.durability != "fsync" else since
             for write in self.writes.values():
-                if write.outcome is Outcome.ACKED and write.answered_at >= weak:
-                    write.outcome = Outcome.UNKNOWN
+                if write.outcome is RunOutcome.ACKED and write.answered_at >= weak:
+                    write.outcome = RunOutcome.UNKNOWN
                     for seq in write.seqs:
                         self._acked_seqs.pop(seq, None)
             for delete in self.deletes:
-                if delete.outcome is Outcome.ACKED and delete.answered_at >= since:
-                    delete.outcome = Outcome.UNKNOWN
+                if delete.outcome is RunOutcome.ACKED and delete.answered_at >= since:
+                    delete.outcome = RunOutcome.UNKNOWN
             for seq, (outcome, at) in self._removed.items():
-                if outcome is Outcome.ACKED and at >= since:
-                    self._removed[seq] = (Outcome.UNKNOWN, at)
+                if outcome is RunOutcome.ACKED and at >= since:
+                    self._removed[seq] = (RunOutcome.UNKNOWN, at)
             self._followed = [each for each in self._followed if each.at < weak]
             self.head_max = max(
-                (each.seqs[-1] for each in self.writes.values() if each.outcome is Outcome.ACKED),
+                (
+                    each.seqs[-1]
+                    for each in self.writes.values()
+                    if each.outcome is RunOutcome.ACKED
+                ),
                 default=0,
             )
             self.head_max = max(self.head_max, self._head_checked)
@@ -294,7 +302,7 @@ class TopicLedger:
     def check(self, reading: TopicReading, end: End = End.KILL) -> list[str]:
         """What is wrong, in words. Unknown writes are settled by what is there."""
         with self._lock:
-            wrong, self._told = self._told, []
+            wrong, self._wrong_acks = self._wrong_acks, []
             present = self._check_records(reading, wrong)
             self._check_writes(reading, present, wrong, end)
             self._check_order(present, wrong)
@@ -331,15 +339,15 @@ class TopicLedger:
         identity, index = record.key
         write = self.writes.get(identity)
         if write is None or not 0 <= index < write.count:
-            return [f"I1: seq {record.seq} has {dict(record.data)}, which nobody wrote"]
+            return [f"I1: seq {record.seq} has {dict(record.data)}, which no client wrote"]
         wrong = []
-        if write.outcome is Outcome.REFUSED:
+        if write.outcome is RunOutcome.REFUSED:
             wrong.append(f"I2: {record.key} was refused and is at {record.seq}")
         if record.tag != write.tags[index]:
             wrong.append(f"I1: {record.key} has tag {record.tag!r}, not {write.tags[index]!r}")
         if record.node != write.node:
             wrong.append(f"I1: {record.key} has node {record.node!r}, not {write.node!r}")
-        if write.outcome is Outcome.ACKED and record.seq != write.first_seq + index:
+        if write.outcome is RunOutcome.ACKED and record.seq != write.first_seq + index:
             wrong.append(
                 f"I1: {record.key} was acked at {write.first_seq + index} and is at {record.seq}"
             )
@@ -348,14 +356,14 @@ class TopicLedger:
     def _check_writes(
         self, reading: TopicReading, present: dict[int, Stored], wrong: list[str], end: End
     ) -> None:
-        places = {record.key: seq for seq, record in present.items()}
+        seq_of = {record.key: seq for seq, record in present.items()}
         for write in self.writes.values():
             match write.outcome:
-                case Outcome.ACKED:
+                case RunOutcome.ACKED:
                     self._check_acked(write, reading, present, wrong, end)
-                case Outcome.UNKNOWN | Outcome.PENDING | Outcome.ABSENT:
-                    self._settle(write, reading, places, wrong)
-                case Outcome.REFUSED:
+                case RunOutcome.UNKNOWN | RunOutcome.PENDING | RunOutcome.ABSENT:
+                    self._resolve(write, reading, seq_of, wrong)
+                case RunOutcome.REFUSED:
                     continue
 
     def _check_acked(
@@ -376,27 +384,27 @@ class TopicLedger:
                 continue
             if self._may_be_evicted(seq, reading) or self.durability == "memory":
                 continue
-            found = "nothing" if record is None else f"{record.key}"
+            shown = "nothing" if record is None else f"{record.key}"
             wrong.append(
                 f"I1: {write.identity} was acked at {seq} ({self.durability}); after {end.value} "
-                f"there is {found} (head {reading.head_seq}, earliest {reading.earliest_seq})"
+                f"there is {shown} (head {reading.head_seq}, earliest {reading.earliest_seq})"
             )
 
-    def _settle(
-        self, write: Write, reading: TopicReading, places: dict[Key, int], wrong: list[str]
+    def _resolve(
+        self, write: Write, reading: TopicReading, seq_of: dict[Key, int], wrong: list[str]
     ) -> None:
-        """What nobody knew is known now."""
-        seqs = [places.get((write.identity, index)) for index in range(write.count)]
-        found = [(index, seq) for index, seq in enumerate(seqs) if seq is not None]
-        if not found:
+        """What was in doubt is known now."""
+        seqs = [seq_of.get((write.identity, index)) for index in range(write.count)]
+        present_seqs = [(index, seq) for index, seq in enumerate(seqs) if seq is not None]
+        if not present_seqs:
             # With a place that cannot be known, any delete may have met it.
-            write.outcome = Outcome.ABSENT
+            write.outcome = RunOutcome.ABSENT
             return
-        if write.outcome is Outcome.ABSENT:
+        if write.outcome is RunOutcome.ABSENT:
             wrong.append(f"I2: {write.identity} was not there after a start and is now")
-        index, seq = found[0]
+        index, seq = present_seqs[0]
         write.first_seq = seq - index
-        write.outcome, write.answered_at = Outcome.ACKED, reading.at
+        write.outcome, write.answered_at = RunOutcome.ACKED, reading.at
         for index, expected in enumerate(write.seqs):
             if seqs[index] == expected:
                 self._acked_seqs[expected] = write.identity
@@ -453,7 +461,7 @@ class TopicLedger:
         acked = {
             seq: write
             for write in self.writes.values()
-            if write.outcome is Outcome.ACKED
+            if write.outcome is RunOutcome.ACKED
             for seq in write.seqs
         }
         for followed in self._followed:
@@ -502,10 +510,10 @@ class TopicLedger:
 
     def _is_surely_deleted(self, write: Write, seq: int, tag: str | None) -> bool:
         removed = self._removed.get(seq)
-        if removed is not None and removed[0] is Outcome.ACKED:
+        if removed is not None and removed[0] is RunOutcome.ACKED:
             return True
         return any(
-            each.outcome is Outcome.ACKED
+            each.outcome is RunOutcome.ACKED
             and each.meets(seq, tag)
             and (each.before_seq is not None or write.answered_at < each.sent_at)
             for each in self.deletes
@@ -515,7 +523,7 @@ class TopicLedger:
         if seq in self._removed:
             return True
         return any(
-            each.outcome is not Outcome.REFUSED
+            each.outcome is not RunOutcome.REFUSED
             and each.meets(seq, tag)
             and write.sent_at <= each.answered_at
             for each in self.deletes

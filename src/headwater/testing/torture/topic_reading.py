@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from headwater.testing.torture.http_client import Answer, HttpClient, NoAnswerError, topic_path
+from headwater.testing.torture.http_client import HttpClient, HttpReply, NoReplyError, topic_path
 from headwater.testing.torture.topic_ledger import Gap, Stored, TopicReading
 
 PAGE = 1000
@@ -31,19 +31,19 @@ def gap_of(answer: Mapping[str, Any]) -> Gap | None:
 
 def diff(
     client: HttpClient, topic: str, from_seq: int, limit: int = PAGE, wait_ms: int = 0
-) -> Answer:
+) -> HttpReply:
     body = {"from_seq": from_seq, "limit": limit, "wait_ms": wait_ms, "include_tags": True}
     return client.post(topic_path(topic, "/diff"), body)
 
 
 def read_topic(client: HttpClient, topic: str) -> TopicReading:
-    """From the beginning to the end; nobody should be writing."""
+    """From the beginning to the end; no client should be writing."""
     reading = TopicReading()
     cursor = 0
     while True:
         answer = diff(client, topic, cursor)
         if not answer.is_ok:
-            raise NoAnswerError(f"diff of {topic} from {cursor}: {answer.status} {answer.body}")
+            raise NoReplyError(f"diff of {topic} from {cursor}: {answer.status} {answer.body}")
         reading.records += map(stored, answer.body["records"])
         gap = gap_of(answer.body)
         if gap is not None:

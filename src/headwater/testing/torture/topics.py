@@ -10,15 +10,15 @@ from random import Random
 from typing import Any, Final
 
 from headwater.testing.torture import topic_reading
-from headwater.testing.torture.actor import Actor, Check, Load
+from headwater.testing.torture.actor import Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import (
-    Answer,
     HttpClient,
-    NoAnswerError,
+    HttpReply,
+    NoReplyError,
     NotSentError,
     topic_path,
 )
-from headwater.testing.torture.outcome import Outcome
+from headwater.testing.torture.outcome import RunOutcome
 from headwater.testing.torture.topic_ledger import Followed, TopicLedger, Write, record_data
 
 DISK_CLASS_GRACE_S: Final = 5.0
@@ -29,7 +29,7 @@ TAGS: Final = ("red", "green", "blue")
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class WriteKind:
     """One topic, and how it is used."""
 
     name: str
@@ -51,21 +51,21 @@ class Kind:
 
 
 KINDS: Final = (
-    Kind("t-plain", writers=2),
-    Kind("t-keyed", has_keys=True),
-    Kind("t-deleted", writers=2, has_deletes=True),
-    Kind("t-expected", writers=2, expects_head=True),
-    Kind("t-capped", cap_records=300),
-    Kind("t-aged", ttl_ms=600_000),
-    Kind("t-disk", durability="disk"),
-    Kind("t-memory", durability="memory"),
+    WriteKind("t-plain", writers=2),
+    WriteKind("t-keyed", has_keys=True),
+    WriteKind("t-deleted", writers=2, has_deletes=True),
+    WriteKind("t-expected", writers=2, expects_head=True),
+    WriteKind("t-capped", cap_records=300),
+    WriteKind("t-aged", ttl_ms=600_000),
+    WriteKind("t-disk", durability="disk"),
+    WriteKind("t-memory", durability="memory"),
 )
 
 
 class Topics(Actor):
     name = "topics"
 
-    def __init__(self, kinds: tuple[Kind, ...] = KINDS) -> None:
+    def __init__(self, kinds: tuple[WriteKind, ...] = KINDS) -> None:
         self._kinds = kinds
         self.ledgers = {
             kind.name: TopicLedger(kind.name, kind.durability, kind.cap_records, kind.ttl_ms)
@@ -79,7 +79,7 @@ class Topics(Actor):
         for kind in self._kinds:
             answer = client.put(topic_path(kind.name), kind.settings())
             if not answer.is_ok:
-                raise NoAnswerError(f"{kind.name} could not be made: {answer}")
+                raise NoReplyError(f"{kind.name} could not be made: {answer}")
         client.close()
 
     def begin(self, load: Load) -> None:
@@ -98,7 +98,7 @@ class Topics(Actor):
             ledger.lose_power(since, since - DISK_CLASS_GRACE_S)
         self._cursors.clear()
 
-    def check(self, check: Check) -> None:
+    def check(self, check: LedgerCheck) -> None:
         client = check.client()
         for kind in self._kinds:
             ledger = self.ledgers[kind.name]
@@ -112,7 +112,7 @@ class Topics(Actor):
     # -- writes
 
     def _write(
-        self, load: Load, kind: Kind, writer: str, client: HttpClient, random: Random
+        self, load: Load, kind: WriteKind, writer: str, client: HttpClient, random: Random
     ) -> None:
         ledger = self.ledgers[kind.name]
         count = 1 if random.random() < 0.7 else random.randint(2, BATCH_MAX)
@@ -141,26 +141,26 @@ class Topics(Actor):
     ) -> None:
         try:
             answer = client.post(topic_path(ledger.name), body)
-        except NoAnswerError:
+        except NoReplyError:
             ledger.lose(write.identity, is_ordered=load.server_left.is_set())
             load.tally.add("writes unknown")
             raise
         except NotSentError:
             ledger.refuse(write.identity)
             raise
-        settle_write(load, ledger, write, answer)
+        resolve_write(load, ledger, write, answer)
 
-    def _send_again(self, client: HttpClient, check: Check, ledger: TopicLedger) -> None:
+    def _send_again(self, client: HttpClient, check: LedgerCheck, ledger: TopicLedger) -> None:
         """Unknown writes under their keys: what was there is answered, what was not is written."""
         for write in ledger.unknown_with_keys():
             ledger.resend(write.identity)
             answer = client.post(topic_path(ledger.name), body_of(write, 0))
-            settle_write(check.load, ledger, write, answer)
+            resolve_write(check.load, ledger, write, answer)
             check.load.tally.add("writes sent again")
 
     # -- deletes and readers
 
-    def _delete(self, load: Load, kind: Kind, client: HttpClient, random: Random) -> None:
+    def _delete(self, load: Load, kind: WriteKind, client: HttpClient, random: Random) -> None:
         ledger = self.ledgers[kind.name]
         before_seq = None
         tag = random.choice(TAGS)
@@ -176,19 +176,19 @@ class Topics(Actor):
             delete = ledger.send_delete(before_seq, tag, time.monotonic())
         try:
             answer = client.post(topic_path(kind.name, "/delete"), body)
-        except NoAnswerError:
-            ledger.settle_delete(delete, Outcome.UNKNOWN, float("inf"))
+        except NoReplyError:
+            ledger.resolve_delete(delete, RunOutcome.UNKNOWN, float("inf"))
             raise
         except NotSentError:
-            ledger.settle_delete(delete, Outcome.REFUSED, time.monotonic())
+            ledger.resolve_delete(delete, RunOutcome.REFUSED, time.monotonic())
             raise
-        outcome = Outcome.ACKED if answer.is_ok else Outcome.UNKNOWN
+        outcome = RunOutcome.ACKED if answer.is_ok else RunOutcome.UNKNOWN
         if answer.is_refusal:
-            outcome = Outcome.REFUSED
-        ledger.settle_delete(delete, outcome, time.monotonic())
+            outcome = RunOutcome.REFUSED
+        ledger.resolve_delete(delete, outcome, time.monotonic())
         load.tally.add(f"deletes {outcome.value}")
 
-    def _follow(self, load: Load, kind: Kind, client: HttpClient, random: Random) -> None:
+    def _follow(self, load: Load, kind: WriteKind, client: HttpClient, random: Random) -> None:
         cursor = self._cursors.get(kind.name, 0)
         if random.random() < 0.05:
             cursor = 0
@@ -223,7 +223,7 @@ def body_of(write: Write, padding: int) -> dict[str, Any]:
     return body
 
 
-def settle_write(load: Load, ledger: TopicLedger, write: Write, answer: Answer) -> None:
+def resolve_write(load: Load, ledger: TopicLedger, write: Write, answer: HttpReply) -> None:
     """What the answer to a write says."""
     if answer.is_ok:
         body = answer.body

@@ -195,8 +195,8 @@ EVENTS: list[events.AnyEvent] = [
     events.OffsetsCommitted(1, "g", (events.OffsetRow("t", 0, 5, -1, "m", 7),)),
     events.OffsetsForgotten(1, "g", (("t", 0),)),
     events.GroupForgotten(1, "g"),
-    events.GroupSettled(1, "g", 7, "consumer", "range", MEMBER.member_id, (MEMBER,)),
-    events.GroupSettled(1, "g", 8),
+    events.GroupMembership(1, "g", 7, "consumer", "range", MEMBER.member_id, (MEMBER,)),
+    events.GroupMembership(1, "g", 8),
     events.ProducerIdsTaken(1000),
     events.Synced(2**40),
 ]
@@ -239,6 +239,6 @@ def test_a_checkpoint_of_earlier_software_is_read_and_written_as_it_was() -> Non
 
 
 def test_a_checkpoint_has_the_members_of_groups() -> None:
-    settled = events.GroupSettled(1, "g", 7, "consumer", "range", MEMBER.member_id, (MEMBER,))
+    settled = events.GroupMembership(1, "g", 7, "consumer", "range", MEMBER.member_id, (MEMBER,))
     checkpoint = KafkaCheckpoint(5, memberships=(settled, settled))
     assert decode_checkpoint(encode_checkpoint(checkpoint)) == checkpoint

@@ -6,7 +6,7 @@ from functools import partial
 
 from headwater.testing.torture.kafka_ledger import KafkaLedger, Message, PartitionReading
 from headwater.testing.torture.machine_ledger import Condition, Instance, MachineLedger
-from headwater.testing.torture.outcome import Outcome
+from headwater.testing.torture.outcome import RunOutcome
 from headwater.testing.torture.queue_ledger import Lease, QueueLedger
 from headwater.testing.torture.routers import copy_findings
 from headwater.testing.torture.topic_ledger import (
@@ -41,15 +41,15 @@ def test_a_job_is_claimed_settled_and_gone_without_a_word() -> None:
     held = lease(1, 1, 1.0)
     ledger.claimed(held, job(1))
     ledger.release(held)
-    ledger.topic.remove(1, Outcome.PENDING, 2.0)
-    ledger.settle_ack(held, is_skipped=False, at=2.1)
+    ledger.topic.remove(1, RunOutcome.PENDING, 2.0)
+    ledger.resolve_ack(held, is_skipped=False, at=2.1)
     assert ledger.findings() == []
     assert ledger.topic.check(TopicReading([job(2), job(3)], [], 3, 2)) == []
 
 
 def test_an_acked_job_that_comes_back_is_seen() -> None:
     ledger = queue()
-    ledger.topic.remove(1, Outcome.ACKED, 2.0)
+    ledger.topic.remove(1, RunOutcome.ACKED, 2.0)
     ledger.claimed(lease(1, 2, 3.0), job(1))
     assert ledger.findings() == ["I8: job 1 was acked, and delivered again to n2"]
     found = ledger.topic.check(TopicReading([job(1), job(2), job(3)], [], 3, 1))
@@ -104,7 +104,7 @@ def test_an_ack_in_time_that_is_skipped_is_seen() -> None:
     ledger = queue()
     held = lease(1, 1, 1.0)
     ledger.claimed(held, job(1))
-    ledger.settle_ack(held, is_skipped=True, at=2.0)
+    ledger.resolve_ack(held, is_skipped=True, at=2.0)
     (found,) = ledger.findings()
     assert found.startswith("lease: the holder's ack in time was skipped")
 
@@ -114,8 +114,8 @@ def test_a_late_ack_that_is_skipped_takes_nothing_from_one_on_its_way() -> None:
     late, good = lease(1, 1, 1.0, seconds=0.5), lease(1, 2, 2.0)
     for held in (late, good):
         ledger.claimed(held, job(1))
-        ledger.topic.remove(1, Outcome.PENDING, 3.0)
-    ledger.settle_ack(late, is_skipped=True, at=3.1)
+        ledger.topic.remove(1, RunOutcome.PENDING, 3.0)
+    ledger.resolve_ack(late, is_skipped=True, at=3.1)
     assert ledger.findings() == []
     assert ledger.topic.check(TopicReading([job(2), job(3)], [], 3, 2)) == []
 
@@ -129,7 +129,7 @@ def test_a_fifo_queue_that_hands_out_the_second_job_first_is_seen() -> None:
 def test_a_fifo_queue_that_hands_out_two_of_a_tag_is_seen() -> None:
     ledger = queue(is_fifo=True)
     ledger.claimed(lease(1, 1, 1.0), job(1))
-    ledger.topic.remove(1, Outcome.UNKNOWN, 1.5)
+    ledger.topic.remove(1, RunOutcome.UNKNOWN, 1.5)
     ledger.claimed(lease(2, 2, 2.0), job(2))
     (found,) = ledger.findings()
     assert found.startswith("fifo: two jobs of tag a are out")
@@ -143,7 +143,7 @@ def machines() -> tuple[MachineLedger, Instance]:
     ledger = MachineLedger()
     instance = ledger.add("i")
     for count in range(3):
-        ledger.tell(instance, Condition(exists=True, count=count), count + 1.0)
+        ledger.record(instance, Condition(exists=True, count=count), count + 1.0)
     ledger.doubt(instance, Condition(exists=True, count=3))
     return ledger, instance
 
@@ -159,30 +159,30 @@ def told(*counts: int) -> list[dict[str, object]]:
 def test_an_instance_is_what_was_answered_or_what_was_not() -> None:
     for count in (2, 3):
         ledger, instance = machines()
-        assert ledger.settle(seen(count), 9.0) == []
+        assert ledger.compare(seen(count), 9.0) == []
         assert instance.now == Condition(exists=True, count=count)
         assert ledger.check_transitions(told(*range(1, count + 1))) == []
 
 
 def test_an_instance_that_forgot_an_event_is_seen() -> None:
-    (found,) = machines()[0].settle(seen(1), 9.0)
+    (found,) = machines()[0].compare(seen(1), 9.0)
     assert found.startswith("I1: i is s1 {'n': 1}; it was Condition(exists=True, count=2)")
 
 
 def test_an_instance_that_is_gone_is_seen() -> None:
-    (found,) = machines()[0].settle({}, 9.0)
+    (found,) = machines()[0].compare({}, 9.0)
     assert found.startswith("I1: i is not there")
 
 
 def test_a_state_that_its_context_does_not_explain_is_seen() -> None:
-    (found,) = machines()[0].settle(seen(2, "s0"), 9.0)
+    (found,) = machines()[0].compare(seen(2, "s0"), 9.0)
     assert found.endswith("state and context differ")
 
 
 def test_transitions_that_are_missing_twice_or_in_disorder_are_seen() -> None:
     for counts, word in (((1,), "missing [2]"), ((1, 2, 2), "twice [2]"), ((2, 1), "not in order")):
         ledger, _ = machines()
-        assert ledger.settle(seen(2), 9.0) == []
+        assert ledger.compare(seen(2), 9.0) == []
         (found,) = ledger.check_transitions(told(*counts))
         assert word in found
 
@@ -190,11 +190,11 @@ def test_transitions_that_are_missing_twice_or_in_disorder_are_seen() -> None:
 def test_a_loss_of_power_makes_late_answers_uncertain() -> None:
     ledger, instance = machines()
     ledger.lose_power(2.5)
-    assert ledger.settle(seen(1), 9.0) == []
+    assert ledger.compare(seen(1), 9.0) == []
     assert instance.now.count == 1
     ledger, _ = machines()
     ledger.lose_power(2.5)
-    assert len(ledger.settle(seen(0), 9.0)) == 1
+    assert len(ledger.compare(seen(0), 9.0)) == 1
 
 
 # -- Kafka
@@ -208,7 +208,7 @@ def kafka(*, is_idempotent: bool = True) -> KafkaLedger:
         ledger.send(message, 0)
         if offset < 3:
             ledger.ack(message, 0, offset, 1.0)
-    ledger.ask_commit(0, 2)
+    ledger.request_commit(0, 2)
     ledger.commit(0, 2, 1.5)
     return ledger
 
@@ -243,12 +243,12 @@ def test_a_hole_among_offsets_is_seen() -> None:
 
 def test_a_committed_offset_that_goes_back_is_seen() -> None:
     (found,) = kafka().check(partition(0, 1, 2), {0: 1}, 2.0)
-    assert found == "commit: k/0 is at 1; answered 2, asked 2"
+    assert found == "commit: k/0 is at 1; answered 2, requested 2"
 
 
 def test_deleted_messages_that_come_back_are_seen() -> None:
     ledger = kafka()
-    ledger.ask_delete(0, 1)
+    ledger.request_delete(0, 1)
     ledger.delete(0, 1, 1.6)
     (found,) = ledger.check(partition(0, 1, 2), {0: 2}, 2.0)
     assert found == "I8: k/0 begins at 0, deleted up to 1 or 1"

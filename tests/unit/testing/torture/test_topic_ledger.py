@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headwater.testing.torture.outcome import End, Outcome
+from headwater.testing.torture.outcome import End, RunOutcome
 from headwater.testing.torture.topic_ledger import (
     Followed,
     Gap,
@@ -81,7 +81,7 @@ def test_a_changed_record_is_seen() -> None:
 
 def test_a_record_out_of_nowhere_is_seen() -> None:
     (found,) = wrong(ledger_with(), [*ACKED, stored(5, "z")])
-    assert "which nobody wrote" in found
+    assert "which no client wrote" in found
 
 
 def test_a_refused_write_that_is_there_is_seen() -> None:
@@ -123,13 +123,13 @@ def test_one_seq_for_two_records_is_seen() -> None:
 
 def test_a_deleted_record_that_is_there_is_seen() -> None:
     ledger = ledger_with()
-    ledger.settle_delete(ledger.send_delete(None, "red", 4.0), Outcome.ACKED, 4.5)
+    ledger.resolve_delete(ledger.send_delete(None, "red", 4.0), RunOutcome.ACKED, 4.5)
     assert wrong(ledger, ACKED) == ["I8: ('b', 1) at 3 was deleted and is there"]
 
 
 def test_a_deleted_record_that_comes_back_is_seen() -> None:
     ledger = ledger_with()
-    ledger.settle_delete(ledger.send_delete(3, None, 4.0), Outcome.UNKNOWN, 4.5)
+    ledger.resolve_delete(ledger.send_delete(3, None, 4.0), RunOutcome.UNKNOWN, 4.5)
     assert wrong(ledger, ACKED[2:], earliest=3) == []
     found = wrong(ledger, ACKED, earliest=3)
     assert "I8: seq 1 ('a', 0) came back" in found

@@ -1,0 +1,188 @@
+"""State machines for callers that may block: embedded, and over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from headwater.engine.machines import calls, requests
+from headwater.engine.machines.watchers import WatchFilter, watch_filter
+from headwater.wire import machine_answers as answers
+
+Moved = answers.TransitionAnswer | answers.GapAnswer
+"""A transition; or a gap, where transitions were missed or are gone."""
+
+
+class Machines:
+    """Made by `Database.machines`, and by the `machines` of a client."""
+
+    def __init__(
+        self,
+        call: Callable[[calls.MachineCall], Any],
+        watch: Callable[[WatchFilter, int | None, int | None], Iterator[Moved]],
+    ) -> None:
+        self._call = call
+        self._watch = watch
+
+    def put_machine(
+        self, machine: str, version: int, definition: dict[str, Any]
+    ) -> answers.MachinePutAnswer:
+        """Define a version of a machine. It never changes; the same again does nothing."""
+        answer: answers.MachinePutAnswer = self._call(
+            requests.PutMachine(machine, version, definition)
+        )
+        return answer
+
+    def get_machine(self, machine: str, version: int | None = None) -> answers.MachineAnswer:
+        """A version of a machine, the newest without one."""
+        answer: answers.MachineAnswer = self._call(calls.GetMachine(machine, version))
+        return answer
+
+    def list_machines(self) -> answers.MachineListAnswer:
+        """All machines, by name, with their versions."""
+        answer: answers.MachineListAnswer = self._call(calls.ListMachines())
+        return answer
+
+    def draw(
+        self,
+        machine: str,
+        version: int | None = None,
+        *,
+        form: str = "mermaid",
+        instance_id: str | None = None,
+    ) -> str:
+        """A picture of a machine: Mermaid text or `svg`, with the state of an instance marked."""
+        answer: str = self._call(calls.DrawMachine(machine, version, form, instance_id))
+        return answer
+
+    def create_instance(
+        self,
+        machine: str,
+        version: int | None = None,
+        instance_id: str | None = None,
+        context: dict[str, Any] | None = None,
+        *,
+        idempotency_key: str | None = None,
+        ttl_ms: int | None = None,
+    ) -> answers.InstanceMadeAnswer:
+        """Make an instance, of the newest version without one, under a new id without one. With
+        `ttl_ms` it deletes itself after so long."""
+        answer: answers.InstanceMadeAnswer = self._call(
+            requests.CreateInstance(machine, version, instance_id, context, idempotency_key, ttl_ms)
+        )
+        return answer
+
+    def get_instance(self, instance_id: str) -> answers.InstanceAnswer:
+        """An instance: its state and context."""
+        answer: answers.InstanceAnswer = self._call(calls.GetInstance(instance_id))
+        return answer
+
+    def list_instances(
+        self,
+        machine: str | None = None,
+        state: str | None = None,
+        *,
+        limit: int = 100,
+        offset: int = 0,
+    ) -> answers.InstanceListAnswer:
+        """Instances, by id; of one machine, in one state, as wanted."""
+        answer: answers.InstanceListAnswer = self._call(
+            calls.ListInstances(machine, state, limit, offset)
+        )
+        return answer
+
+    def apply_event(
+        self,
+        instance_id: str,
+        event: str,
+        payload: dict[str, Any] | None = None,
+        *,
+        expected_state: str | None = None,
+        expected_wal_offset: int | None = None,
+        event_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> answers.EventAppliedAnswer:
+        """Apply an event: the first transition whose guard holds is taken, the payload is merged
+        into the context. Expectations that do not hold are a CONFLICT."""
+        answer: answers.EventAppliedAnswer = self._call(
+            requests.ApplyEvent(
+                instance_id,
+                event,
+                payload,
+                expected_state,
+                expected_wal_offset,
+                event_id,
+                idempotency_key,
+            )
+        )
+        return answer
+
+    def delete_instance(
+        self, instance_id: str, *, idempotency_key: str | None = None
+    ) -> answers.InstanceDeletedAnswer:
+        """Delete an instance. Its history stays in the log until that is compacted."""
+        answer: answers.InstanceDeletedAnswer = self._call(
+            requests.DeleteInstance(instance_id, idempotency_key)
+        )
+        return answer
+
+    def migrate_instance(
+        self, instance_id: str, version: int, state_map: dict[str, str] | None = None
+    ) -> answers.MigratedAnswer:
+        """Move an instance to another version of its machine; `state_map` names the new states
+        where names differ."""
+        answer: answers.MigratedAnswer = self._call(
+            requests.MigrateInstance(instance_id, version, state_map)
+        )
+        return answer
+
+    def batch(
+        self, operations: Sequence[requests.Request], *, mode: str = "atomic"
+    ) -> answers.BatchAnswer:
+        """Up to 100 of `headwater.CreateInstance`, `ApplyEvent` and `DeleteInstance`: `atomic`, all
+        or nothing, or `best_effort`, each for itself."""
+        answer: answers.BatchAnswer = self._call(calls.Batch(operations, mode))
+        return answer
+
+    def history(self, instance_id: str, *, limit: int = 100) -> answers.HistoryAnswer:
+        """What happened to an instance, oldest first: the newest `limit` entries."""
+        answer: answers.HistoryAnswer = self._call(calls.ReadHistory(instance_id, limit))
+        return answer
+
+    def snapshot_instance(self, instance_id: str) -> answers.InstanceSnapshotAnswer:
+        """Write one instance to a snapshot of its own."""
+        answer: answers.InstanceSnapshotAnswer = self._call(calls.SnapshotInstance(instance_id))
+        return answer
+
+    def read_wal(
+        self, from_offset: int = 0, *, limit: int = 100, newest: bool = False
+    ) -> answers.WalReadAnswer:
+        """Entries of the log, whatever they are about: from an offset on, or the newest."""
+        answer: answers.WalReadAnswer = self._call(calls.ReadWal(from_offset, limit, newest))
+        return answer
+
+    def wal_stats(self) -> answers.WalStatsAnswer:
+        """How large the log is, and what it has done."""
+        answer: answers.WalStatsAnswer = self._call(calls.GetWalStats())
+        return answer
+
+    def compact(self) -> answers.CompactedAnswer:
+        """Take a snapshot, and drop the log before it. Happens by itself, too."""
+        answer: answers.CompactedAnswer = self._call(calls.Compact())
+        return answer
+
+    def watch(
+        self,
+        *,
+        instance_id: str | None = None,
+        machines: Sequence[str] | None = None,
+        events: Sequence[str] | None = None,
+        from_states: Sequence[str] | None = None,
+        to_states: Sequence[str] | None = None,
+        from_offset: int | None = None,
+        idle_ms: int | None = None,
+    ) -> Iterator[Moved]:
+        """Transitions as they happen, for ever; with `from_offset`, those since then first.
+        `idle_ms` ends it when nothing came for so long."""
+        wanted = watch_filter(instance_id, machines, events, from_states, to_states)
+        return self._watch(wanted, from_offset, idle_ms)

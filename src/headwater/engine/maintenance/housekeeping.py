@@ -1,0 +1,201 @@
+"""One round of maintenance: what is due, in the order that keeps every promise."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from headwater.core.durability import Durability
+from headwater.core.errors import HeadwaterError
+from headwater.core.units import US_PER_S
+from headwater.engine.core import EngineCore
+from headwater.engine.maintenance.background_loader import BackgroundLoader
+from headwater.engine.maintenance.checkpointer import Checkpointer
+from headwater.engine.maintenance.reclaimer import Reclaimer
+from headwater.engine.maintenance.snapshotter import Snapshotter
+from headwater.engine.topics.lifecycle import Topics
+from headwater.engine.topics.losses import RecoveryNotes
+from headwater.engine.topics.topic import Topic
+from headwater.format.topic_frames import encode_checkpoint_mark
+from headwater.store.failures import is_no_room
+from headwater.wal.committer import LogState
+from headwater.wal.ticket import Ticket
+
+KEYS_INTERVAL_US: Final = 60 * US_PER_S
+"""How often keys of writes are checked for expiry, topic by topic. Writes check their own."""
+
+
+class Housekeeping:
+    def __init__(
+        self,
+        core: EngineCore,
+        topics: Topics,
+        checkpointer: Checkpointer,
+        snapshotter: Snapshotter,
+    ) -> None:
+        self._core = core
+        self._topics = topics
+        self._checkpointer = checkpointer
+        self._snapshotter = snapshotter
+        self._reclaimer = Reclaimer(core, topics)
+        self._unasked = BackgroundLoader(core)
+        self._rotations_seen = 0
+        self._snapshot_at_us = core.clock.monotonic_us()
+        self._bytes_at_snapshot = 0
+        self._keys_at_us = core.clock.monotonic_us()
+        self._turn = threading.Lock()
+        """Held by the thread that does file work: the maintenance thread, or a caller that wants it
+        now."""
+
+    def round(self) -> None:
+        """What is due now. Called by the maintenance thread; the next round tries a failure
+        again."""
+        core = self._core
+        assert core.wal is not None
+        if core.wal.state is LogState.POISONED:
+            return
+        with self._turn:
+            unreadable = self._unasked.load_one()
+            core.owner.call(self._sweep)
+            if core.settings.total_bytes_max:
+                core.owner.call(self._count_bytes)
+            try:
+                if self._snapshot_due():
+                    self._checkpoint_all()
+                else:
+                    self._checkpointer.run(full=False)
+            except (OSError, HeadwaterError) as error:
+                if is_no_room(error):
+                    self._reclaimer.run()  # what was deleted gives the room that was missing
+                raise
+            self._reclaimer.run()
+            if unreadable is not None:
+                raise unreadable
+
+    def checkpoint_all(self) -> None:
+        """A full checkpoint and a snapshot, now."""
+        with self._turn:
+            self._checkpoint_all()
+
+    def _checkpoint_all(self) -> None:
+        core = self._core
+        cut = self._checkpointer.run(full=True)
+        if (core.changed or cut.jobs or self._log_takes_the_room()) and not core.broken:
+            self._reclaimer.hide_dropped_topics()
+            self._snapshotter.write(cut.covered)
+            self._reclaimer.remove_hidden()
+        self._snapshot_at_us = core.clock.monotonic_us()
+        self._bytes_at_snapshot = self._wal_bytes()
+        self._rotations_seen = self._rotations()
+
+    def begin(self) -> None:
+        """What an earlier process left half done in the topics' directory."""
+        core = self._core
+        self._reclaimer.find_hidden()
+        self._unasked.begin()
+        core.keyed = {topic.topic_id: topic for topic in core.registry if len(topic.keys)}
+        if core.settings.total_bytes_max:
+            self._count_bytes()
+
+    def note_recovery(self, notes: RecoveryNotes, lossy: list[Topic]) -> None:
+        """Before any client writes: which seqs a crash took must survive the next crash, and what
+        was replayed need not be replayed again. A process killed over and over, sooner than a
+        snapshot is due, would have more to replay each time."""
+        try:
+            if notes.frames_replayed > self._core.settings.replay_frames_max:
+                self.checkpoint_all()
+            else:
+                self._checkpointer.checkpoint(lossy)
+        except (OSError, HeadwaterError):
+            return  # a full disk stops no reader; the next checkpoint tries again
+
+    def finish(self) -> None:
+        """The last round before closing; a poisoned or full log has all it needs already."""
+        core = self._core
+        assert core.wal is not None
+        if core.wal.state is LogState.WRITABLE:
+            try:
+                self._drain()
+                core.owner.call(self._lower_ceilings)
+                self.checkpoint_all()
+            except (OSError, HeadwaterError):
+                return  # the log has everything; the next start replays it
+
+    def _drain(self) -> None:
+        """Wait until everything that was submitted has been answered."""
+        core = self._core
+        mark = encode_checkpoint_mark([], core.clock.wall_ms())
+        tickets = [Ticket(mark, 1, Durability.FSYNC, essential=True) for _ in core.shards]
+        for shard, ticket in enumerate(tickets):
+            core.owner.call(partial(core.submit_to, shard, ticket))
+        for ticket in tickets:
+            ticket.wait()
+
+    def _lower_ceilings(self) -> None:
+        """Nothing is on its way any more, so no write has a seq above the heads."""
+        core = self._core
+        for topic in core.registry:
+            head = topic.log.visible_seq
+            if topic.loaded and core.ceilings.ceiling_of(topic.topic_id) > head:
+                core.ceilings.restore(topic.topic_id, head)
+                self._topics.touched(topic)
+
+    def _sweep(self) -> None:
+        for topic in list(self._core.expiring.values()):
+            if topic.loaded and not topic.dropped:
+                self._topics.evict(topic)
+        self._topics.persist_floors()
+        now_us = self._core.clock.monotonic_us()
+        if now_us - self._keys_at_us >= KEYS_INTERVAL_US:
+            self._keys_at_us = now_us
+            self._forget_keys()
+
+    def _forget_keys(self) -> None:
+        """Keys of writes whose time is over, also where no client writes any more."""
+        now = self._core.clock.wall_ms()
+        for topic in list(self._core.keyed.values()):
+            keys = topic.keys
+            keys.shorten(now + topic.log.settings.idempotency_window_ms)
+            if keys.expire(now) and topic.meta is not None:
+                kept = tuple(key for key in topic.meta.keys if now < key.expires_ts)
+                topic.meta = msgspec.structs.replace(topic.meta, keys=kept)
+            if not len(keys):
+                del self._core.keyed[topic.topic_id]
+
+    def _count_bytes(self) -> None:
+        """Deletes, evictions and drops make room; between two counts only writes are added, each
+        when it is admitted."""
+        self._core.live_bytes = sum(topic.log.bytes_admitted for topic in self._core.registry)
+
+    def _snapshot_due(self) -> bool:
+        core = self._core
+        if self._log_takes_the_room():
+            return True
+        if not core.changed:
+            return False
+        elapsed_us = core.clock.monotonic_us() - self._snapshot_at_us
+        return (
+            self._rotations() != self._rotations_seen
+            or self._wal_bytes() - self._bytes_at_snapshot >= core.settings.snapshot_wal_bytes
+            or elapsed_us >= core.settings.snapshot_interval_ms * 1_000
+            # Copies fill the memory without filling the log.
+            or core.tail_bytes > core.settings.tail_bytes_max // 4
+        )
+
+    def _log_takes_the_room(self) -> bool:
+        """There is none, and log files could go. That takes two snapshots, and as no client can
+        write, nothing need change between them (I12)."""
+        core = self._core
+        assert core.wal is not None
+        return core.wal.state is LogState.FULL and self._snapshotter.has_files_to_let_go()
+
+    def _rotations(self) -> int:
+        assert self._core.wal is not None
+        return sum(shard.counters.rotations for shard in self._core.wal.shards)
+
+    def _wal_bytes(self) -> int:
+        assert self._core.wal is not None
+        return sum(shard.counters.bytes_written for shard in self._core.wal.shards)

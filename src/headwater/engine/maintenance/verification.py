@@ -1,0 +1,261 @@
+"""The whole data directory, read and compared with itself: log, segments, Kafka, machines.
+
+Works beside an owner. What is really there is there the second time as well, so a fault counts when
+two scans in a row agree on it. Nothing is locked and nothing is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Final
+
+from headwater.config.engine import EngineSettings
+from headwater.core.clock import Clock
+from headwater.core.errors import FormatError, StorageError, UnavailableError
+from headwater.disk import Disk
+from headwater.engine.maintenance.cold_check import ColdCheck
+from headwater.engine.read_only import DirectoryView
+from headwater.engine.topics.topic import Topic
+from headwater.format.kafka.names import KAFKA_DIRECTORY
+from headwater.format.machines.names import MACHINES_DIRECTORY
+from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
+from headwater.format.segment import (
+    parse_deleted_directory_name,
+    parse_topic_directory_name,
+    topic_directory_name,
+)
+from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
+from headwater.recovery.inspection import inspect_until_stable
+from headwater.recovery.kafka.verify import join_kafka, plan_kafka
+from headwater.recovery.kafka.verify_segment import check_kafka_segment
+from headwater.recovery.machines.segment import scan_machine_segment
+from headwater.recovery.machines.survey import begin_survey
+from headwater.recovery.machines.verify import machine_faults
+from headwater.recovery.report import WalReport
+from headwater.recovery.snapshots import snapshot_faults
+from headwater.recovery.survey import access_error
+from headwater.store.cold_index import cold_bytes
+from headwater.store.pair import file_bytes
+from headwater.store.segment import SegmentChangedError
+from headwater.store.verify import Advance, Expected, FaultKind, VerifyFault, verify_segments
+
+SCANS_MAX: Final = 6
+Begin = Callable[[int], Advance]
+
+
+@dataclass(slots=True)
+class DirectoryReport:
+    wal: WalReport
+    faults: list[VerifyFault] = field(default_factory=list)
+    topics: int = 0
+    segments: int = 0
+    snapshots: int = 0
+    kafka_segments: int = 0
+    kafka_batches: int = 0
+    machine_segments: int = 0
+    machine_entries: int = 0
+    unchecked: list[VerifyFault] = field(default_factory=list)
+    """What could not be read, and is no damage for that: a cold tier that does not answer."""
+
+    @property
+    def bad(self) -> list[VerifyFault]:
+        return [fault for fault in self.faults if fault.bad]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is verified: one directory, and the cold tier that belongs to it."""
+
+    disk: Disk
+    directory: PurePath
+    clock: Clock
+    deep: bool
+    cold: str | None
+    """Where the tier is; None for what the directory remembers."""
+
+
+def verify_directory(
+    disk: Disk,
+    directory: PurePath,
+    clock: Clock,
+    begin: Begin,
+    *,
+    deep: bool = False,
+    cold: str | None = None,
+) -> DirectoryReport:
+    """Two scans that agree, or one that found nothing."""
+    scope = Scope(disk, directory, clock, deep, cold)
+    try:
+        advance = begin(_data_bytes(disk, directory))
+        report = _scan(scope, advance)
+        agreed = report.faults
+        for _ in range(SCANS_MAX):
+            if all(fault.kind is FaultKind.UNNAMED for fault in report.faults):
+                return report
+            earlier = frozenset(report.faults)
+            report = _scan(scope, lambda _: None)
+            agreed = [fault for fault in report.faults if fault in earlier]
+            if {fault for fault in report.faults if fault.bad} <= earlier:
+                break
+    except OSError as error:
+        raise access_error(directory, error) from error
+    report.faults = agreed
+    return report
+
+
+def _scan(scope: Scope, advance: Advance) -> DirectoryReport:
+    disk, directory = scope.disk, scope.directory
+    wal = inspect_until_stable(disk, directory / WAL_DIRECTORY, deep=scope.deep)
+    report = DirectoryReport(wal)
+    cold = ColdCheck(disk, directory, scope.cold)
+    for name in disk.list_directory(directory):
+        if name not in DIRECTORY_NAMES:
+            report.faults.append(_unknown(directory / name))
+    faults, report.snapshots = snapshot_faults(disk, directory)
+    report.faults += faults
+    topics = None if wal.refusals else _topics(disk, directory, scope.clock, report)
+    root = directory / TOPICS_DIRECTORY
+    report.faults += _topic_faults(disk, root, topics, report, cold, advance)
+    report.unchecked += cold.unchecked
+    report.faults += _kafka_faults(disk, directory / KAFKA_DIRECTORY, report, advance)
+    report.faults += _machine_faults(disk, directory / MACHINES_DIRECTORY, report, advance)
+    return report
+
+
+def _kafka_faults(
+    disk: Disk, path: PurePath, report: DirectoryReport, advance: Advance
+) -> list[VerifyFault]:
+    try:
+        plan = plan_kafka(disk, path)
+    except FileNotFoundError as error:
+        return [gone(path, error)]
+    scans = []
+    for segment in plan.segments:
+        scans.append(check_kafka_segment(disk, segment))
+        report.kafka_segments += 1
+        report.kafka_batches += scans[-1].batches
+        advance(scans[-1].data_bytes)
+    return join_kafka(plan, scans)
+
+
+def _machine_faults(
+    disk: Disk, path: PurePath, report: DirectoryReport, advance: Advance
+) -> list[VerifyFault]:
+    try:
+        plan = begin_survey(disk, path)
+    except FileNotFoundError as error:
+        return [gone(path, error)]
+    scans = []
+    for segment in plan.segments:
+        scans.append(scan_machine_segment(disk, segment))
+        report.machine_segments += 1
+        report.machine_entries += scans[-1].entries
+        advance(scans[-1].data_bytes)
+    return machine_faults(plan, scans)
+
+
+def _unknown(path: PurePath) -> VerifyFault:
+    return VerifyFault(path, None, "not a name this software gives", False, FaultKind.NAME)
+
+
+def _topics(
+    disk: Disk, directory: PurePath, clock: Clock, report: DirectoryReport
+) -> dict[int, Topic] | None:
+    """What snapshot and log say of each topic; None when they cannot be read together."""
+    failure: Exception | None = None
+    for _ in range(SCANS_MAX):
+        try:
+            view = DirectoryView(disk, directory, EngineSettings(), clock)
+        except (UnavailableError, StorageError, FormatError, FileNotFoundError) as error:
+            failure = error
+        else:
+            report.topics = len(view.core.registry)
+            return {topic.topic_id: topic for topic in view.core.registry}
+    if isinstance(failure, SegmentChangedError):  # a writer never pauses: no damage
+        what = f"the topics could not be compared with the log: {failure}, each time; try again"
+        report.faults.append(VerifyFault(directory, None, what, bad=False))
+    elif isinstance(failure, StorageError):
+        path = PurePath(failure.path) if failure.path is not None else directory
+        report.faults.append(VerifyFault(path, failure.offset, failure.what, bad=True))
+    else:
+        report.faults.append(VerifyFault(directory, None, str(failure), bad=True))
+    return None
+
+
+def _topic_faults(
+    disk: Disk,
+    root: PurePath,
+    topics: dict[int, Topic] | None,
+    report: DirectoryReport,
+    cold: ColdCheck,
+    advance: Advance,
+) -> Iterator[VerifyFault]:
+    seen: set[int] = set()
+    for name in disk.list_directory(root) if disk.is_directory(root) else []:
+        path = root / name
+        topic_id = parse_topic_directory_name(name)
+        if parse_deleted_directory_name(name) is not None:
+            what = "a dropped topic whose files still have to go"
+            yield VerifyFault(path, None, what, False, FaultKind.UNFINISHED)
+        elif topic_id is None:
+            yield _unknown(path)
+        elif topics is not None and topic_id not in topics:
+            yield VerifyFault(path, None, "belongs to no topic", bad=False)
+        else:
+            seen.add(topic_id)
+            report.segments += sum(n.endswith((".idx", ".cold")) for n in _names(disk, path))
+            yield from _segments_of(disk, path, topics, topic_id, cold, advance)
+    for topic_id in (topics or {}).keys() - seen:
+        path = root / topic_directory_name(topic_id)
+        yield from _segments_of(disk, path, topics, topic_id, cold, advance)
+
+
+def _segments_of(
+    disk: Disk,
+    path: PurePath,
+    topics: dict[int, Topic] | None,
+    topic_id: int,
+    cold: ColdCheck,
+    advance: Advance,
+) -> Iterator[VerifyFault]:
+    expected = None if topics is None else _expected(topics[topic_id])
+    try:
+        source = cold.source(path, topic_id)
+        yield from verify_segments(disk, path, expected, advance, source)
+    except FileNotFoundError as error:
+        yield gone(path, error)
+
+
+def _expected(topic: Topic) -> Expected:
+    stored = topic.stored
+    earliest = max(stored.earliest_seq, stored.evict_floor, stored.delete_below)
+    logged = topic.log.settings.durability.is_logged
+    checkpointed = topic.checkpointed_seq if logged else 0
+    return Expected(earliest, checkpointed, stored.active_first_seq, stored.flagged)
+
+
+def _data_bytes(disk: Disk, directory: PurePath) -> int:
+    """Only for the bar: files may come and go meanwhile."""
+    total = 0
+    root = directory / TOPICS_DIRECTORY
+    paths = [root / topic for topic in _names(disk, root)]
+    paths += [directory / KAFKA_DIRECTORY, directory / MACHINES_DIRECTORY / WAL_DIRECTORY]
+    for path in paths:
+        for name in _names(disk, path):
+            if name.endswith((".data", ".log", ".wal")):
+                try:
+                    total += file_bytes(disk, path / name)
+                except OSError:
+                    continue
+            elif name.endswith(".cold"):
+                total += cold_bytes(disk, path / name)
+    return total
+
+
+def _names(disk: Disk, path: PurePath) -> list[str]:
+    try:
+        return disk.list_directory(path) if disk.is_directory(path) else []
+    except OSError:
+        return []

@@ -1,0 +1,47 @@
+"""An operation: something a caller can do, written once for threads and for event loops.
+
+It is a generator of steps: something to do as the owner, something to read from files, something to
+wait for. Each API drives it in its own way: a thread blocks, a coroutine awaits. So the logic is
+written once, and two versions of it cannot drift apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
+
+from headwater.engine.pending import Pending
+from headwater.engine.topics.topic import Topic
+
+T = TypeVar("T")
+
+
+class AsOwner(NamedTuple):
+    """Work for the owner of the state."""
+
+    work: Callable[[], Any]
+
+
+class InFiles(NamedTuple):
+    """Work that may wait for a disk."""
+
+    work: Callable[[], Any]
+
+
+class Answered(NamedTuple):
+    """Start something as the owner, then wait for its answer."""
+
+    start: Callable[[], Pending[Any]]
+
+
+class Woken(NamedTuple):
+    """Wait until the topic has something new, or the time is up. `ready` is called as the owner,
+    before waiting: true means there is no need to."""
+
+    topic: Topic
+    until_us: int | None
+    ready: Callable[[], bool]
+
+
+Step = AsOwner | InFiles | Answered | Woken
+Operation = Generator[Step, Any, T]

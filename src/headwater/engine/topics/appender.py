@@ -1,0 +1,285 @@
+"""The way in: admit, take seqs, encode once, submit. The answer of the log goes to `publishing`.
+
+Nothing is awaited here and nothing is done per record that can be done per batch. What fails
+before the log took it leaves nothing behind.
+
+Keeps I2, I3, I13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+from headwater.config.topic import Discard, TopicType
+from headwater.core.durability import Durability
+from headwater.core.errors import (
+    NotAQueueError,
+    OverloadedError,
+    RequestError,
+    TopicExistsIncompatibleError,
+)
+from headwater.core.units import US_PER_MS
+from headwater.engine.core import EngineCore
+from headwater.engine.pending import Appended, Change, Keyed, Write
+from headwater.engine.pressure import PressureControl
+from headwater.engine.routers.copy_flush import flush_copies
+from headwater.engine.topics.lifecycle import Topics
+from headwater.engine.topics.publisher import Publisher
+from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
+from headwater.engine.topics.topic import Topic
+from headwater.format.appends import encode_appends
+from headwater.format.control import IdempotencyEntry, encode_head_watermark, encode_idempotency
+from headwater.format.frame import FRAME_BYTES_MIN, FrameFlag
+from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
+from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
+from headwater.model.pressure import SAMPLE_US
+from headwater.wal.ticket import Ticket
+
+_SEGMENT_SHIFT: Final = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
+"""A record's frame in a segment is this much longer (it is negative) than in the log."""
+_DURABLE: Final = int(FrameFlag.DURABLE)
+_SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
+
+
+class Appender:
+    def __init__(
+        self, core: EngineCore, topics: Topics, publisher: Publisher, governing: PressureControl
+    ) -> None:
+        self._core = core
+        self._topics = topics
+        self._publisher = publisher
+        self._governing = governing
+        self._sampled_at = 0
+
+    def append(
+        self,
+        name: str,
+        records: EncodedRecords,
+        *,
+        idempotency_key: str | None = None,
+        expect_head_seq: int | None = None,
+        create: bool | None = None,
+        settings: Mapping[str, Any] | None = None,
+        disable_backpressure: bool = False,
+        synced: bool = False,
+    ) -> Write:
+        """Start a write. The answer comes through `Write.on_done`, or is there already.
+
+        `synced` has the ack of a disk-class topic wait for the sync, this once.
+        """
+        core = self._core
+        now = core.clock.wall_ms()
+        self._admit(now, records.size, disable_backpressure)
+        key = None if idempotency_key is None else checked_key(idempotency_key)
+        topic = self._topics.for_write(name, create=create, settings=settings)
+        if key is not None:
+            repeat = self._repeat(topic, key, now)
+            if repeat is not None:
+                return repeat
+        if records.deliver_at is not None and topic.log.settings.type is not TopicType.QUEUE:
+            self._topics.forget_if_never_made(topic)
+            raise NotAQueueError(f"{name!r} is a log; deliver_at needs a queue")
+        if topic.inbound is not None and topic.inbound.is_exact:
+            raise _takes_copies_only(topic)
+        size = records.size
+        if topic.log.settings.discard is Discard.REJECT:
+            self._topics.evict(topic)  # what expired makes room
+        try:
+            first_seq = topic.log.assign(len(records), size, expect_head_seq)
+        except RequestError:
+            self._topics.forget_if_never_made(topic)
+            raise
+        write = Write(topic, first_seq, max(now, topic.last_ts))
+        write.created = topic.creation is not None and topic.in_flight == 0
+        write.synced = synced
+        write.writers = records.writers
+        try:
+            self._send(write, records, key)
+        except BaseException:
+            topic.log.unassign(first_seq, size)
+            self._topics.forget_if_never_made(topic)
+            raise
+        core.live_bytes += size
+        topic.last_ts = write.ts
+        return write
+
+    def _admit(self, now_ms: int, size: int, disable_backpressure: bool) -> None:
+        core = self._core
+        sample = now_ms // _SAMPLE_MS
+        if (
+            sample != self._sampled_at
+        ):  # a wall clock that jumps only causes a sample: that is harmless
+            self._sampled_at = sample
+            self._governing.tick()
+        if core.refusing and not disable_backpressure:
+            raise self._governing.refuse()
+        if core.tail_bytes > core.settings.tail_bytes_max:
+            core.wake_maintenance()
+            raise OverloadedError(
+                "checkpointing is behind; nothing was written, try again", retry_after_ms=200
+            )
+        allowed = core.settings.total_bytes_max
+        if allowed and core.live_bytes + size > allowed:
+            raise OverloadedError(
+                f"the topics hold {core.live_bytes} of {allowed} bytes and this write has {size}; "
+                "nothing was written. "
+                "Delete records, lower a cap, or raise limit_total_bytes",
+                detail={"limit": "total_bytes", "allowed": allowed},
+            )
+
+    def _repeat(self, topic: Topic, key: bytes, now: int) -> Write | None:
+        """The answer to a key that was seen before: at once, or with the write under way."""
+        known = topic.keys.lookup(key, now)
+        if known is None:
+            return None
+        if isinstance(known.pending, Write):
+            follower = Write(topic, known.first_seq, now)
+            known.pending.follow(follower, known.last_seq)
+            return follower
+        repeat = Write(topic, known.first_seq, now)
+        repeat.result = Appended(
+            known.first_seq, known.last_seq, topic.log.visible_seq, known.created, deduped=True
+        )
+        return repeat
+
+    def _send(self, write: Write, records: EncodedRecords, key: bytes | None) -> None:
+        core, topic = self._core, write.topic
+        durability = topic.log.settings.durability
+        flags = records.flags
+        if durability is Durability.FSYNC:
+            flags = [_DURABLE | own for own in flags]
+        frames = encode_appends(
+            topic.topic_id,
+            write.first_seq,
+            [write.ts] * len(records),
+            flags,
+            records.nodes,
+            records.tags,
+            records.datas,
+        )
+        write.tags = records.tags
+        write.flags = flags  # as in the frames: a reader compares the index with them
+        body = write.buffer = frames.buffer
+        write.offsets = frames.offsets
+        write.lengths = [size + _SEGMENT_SHIFT for size in frames.sizes]
+        count = len(frames.offsets)
+        control = [] if topic.creation is None else [topic.creation]
+        flush = None if topic.inbound is None else flush_copies(core, topic)
+        if flush is not None:
+            write.on_flushed = flush.confirm
+            control.append(flush.body)
+        if key is not None:
+            control += self._remember(write, [Keyed(key, write.first_seq, write.last_seq)])
+        elif records.keys is not None:
+            seqs = ((key, write.first_seq + at) for at, key in records.keys.items())
+            control += self._remember(write, [Keyed(key, seq, seq) for key, seq in seqs])
+        if records.deliver_at is not None:
+            control.append(_schedule(write, records.deliver_at))
+        if durability is not Durability.FSYNC:
+            write.logged = durability.is_logged
+            durability = self._class_for(write, durability)
+            if not durability.is_logged and topic.creation is None and topic.in_flight == 0:
+                self._under_way(write)
+                self._publisher.published(write)
+                return
+            if not write.logged:
+                body, count = b"", 0  # only its creation, if anything, goes into the log
+        if control:
+            body = b"".join([*control, body])
+            count += len(control)
+            if flush is not None:
+                count += flush.frame_count - 1
+        ticket = Ticket(body, count, durability, context=write)
+        ticket.writers = write.writers
+        core.submit_to(topic.shard, ticket)
+        if durability is Durability.FSYNC:
+            write.waits = True
+            topic.waiting += 1
+        self._under_way(write)
+
+    def _class_for(self, write: Write, durability: Durability) -> Durability:
+        """The class this very write is committed with; stronger than its topic's where it must.
+
+        Behind a write that waits for a sync all wait, or records would be seen out of order. A
+        creation is always synced, and so is a seq that is not covered by a durable ceiling (I3).
+        """
+        topic = write.topic
+        waits = topic.waiting > 0 or topic.creation is not None or write.on_flushed is not None
+        if durability is Durability.DISK:
+            self._reserve(write)
+            waits = (
+                waits
+                or write.synced
+                or not self._core.ceilings.is_durable(topic.topic_id, write.last_seq)
+            )
+        return Durability.FSYNC if waits else durability
+
+    def _under_way(self, write: Write) -> None:
+        write.topic.in_flight += 1
+        if write.keys:
+            self._core.keyed[write.topic.topic_id] = write.topic
+            for key, first_seq, last_seq in write.keys:
+                write.topic.keys.begin(
+                    key,
+                    first_seq,
+                    last_seq,
+                    created=write.created,
+                    expires_ts=write.expires_ts,
+                    waiting=write,
+                )
+
+    def _reserve(self, write: Write) -> None:
+        """Have a durable ceiling over the seqs of a class whose acks do not wait (I3).
+
+        It is a ticket of its own: it must be synced before it counts, and the write must not be
+        held up by that as long as the ceiling before still covers it.
+        """
+        core, topic_id = self._core, write.topic.topic_id
+        ceiling = core.ceilings.reserve(topic_id, write.first_seq, write.last_seq)
+        if ceiling is not None:
+            confirm = Change(
+                partial(self._confirm, write.topic, ceiling),
+                partial(core.ceilings.take_back, topic_id),
+            )
+            frame = encode_head_watermark(topic_id, ceiling, write.ts)
+            ticket = Ticket(frame, 1, Durability.FSYNC, essential=True, context=confirm)
+            core.submit_to(write.topic.shard, ticket)
+
+    def _confirm(self, topic: Topic, ceiling: int) -> bool:
+        self._core.ceilings.confirm(topic.topic_id, ceiling)
+        topic.meta = None
+        return True
+
+    def _remember(self, write: Write, keys: Sequence[Keyed]) -> list[bytes]:
+        settings = write.topic.log.settings
+        write.keys = keys
+        # Not by the time of the record, which may be ahead: no record is older than the one before.
+        write.expires_ts = self._core.clock.wall_ms() + settings.idempotency_window_ms
+        topic_id, expires_ts = write.topic.topic_id, write.expires_ts
+        return [
+            encode_idempotency(
+                topic_id, IdempotencyEntry(*keyed, expires_ts, write.created), write.ts
+            )
+            for keyed in keys
+        ]
+
+
+def _schedule(write: Write, deliver_at: Mapping[int, int]) -> bytes:
+    """The frame that keeps jobs back; it stands in the group of their records."""
+    write.scheduled = {write.first_seq + at: time for at, time in deliver_at.items()}
+    event = LeaseEvent(
+        LeaseKind.APPOINTED,
+        tuple(write.scheduled),
+        times=tuple(write.scheduled.values()),
+    )
+    return encode_lease_event(write.topic.topic_id, event, write.ts)
+
+
+def _takes_copies_only(topic: Topic) -> TopicExistsIncompatibleError:
+    return TopicExistsIncompatibleError(
+        f"{topic.name!r} is fed by an exactly_once router and takes no other records; "
+        "write to its source, or make the router at_least_once",
+        detail={"reason": "router_dest_exactly_once", "dest": topic.name},
+    )

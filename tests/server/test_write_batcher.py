@@ -1,0 +1,374 @@
+"""Single writes that come together: one append for all of them, and an answer for each."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from headwater.core.errors import OverloadedError
+from headwater.engine.pending import Write
+from headwater.engine.topics.record_encoding import EncodedRecords
+from headwater.server.http import shared_response
+from headwater.wire.answers import (
+    Performance,
+    WriteAnswer,
+    single_write_answer,
+    single_write_opening,
+)
+from headwater.wire.http_response import json_answer, short_json_answer
+from tests.server.gated_disk import GatedDisk
+from tests.server.running import PATIENCE_S, RunningServer, running, settings
+from tests.server.speaking import Answer, Browserless
+
+WRITERS = 20
+
+
+@contextmanager
+def loop_held(server: RunningServer) -> Iterator[None]:
+    """Nothing is read meanwhile, so that what is sent comes in one turn of the loop."""
+    is_held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        is_held.set()
+        assert go_on.wait(PATIENCE_S)
+
+    holder = threading.Thread(target=server.inside, args=(hold,))
+    holder.start()
+    assert is_held.wait(PATIENCE_S)
+    try:
+        yield
+    finally:
+        go_on.set()
+        holder.join(PATIENCE_S)
+
+
+class Writers:
+    """Connections that have written before, so that the server knows them."""
+
+    def __init__(self, server: RunningServer, topic: str, ends: ExitStack, **options: Any) -> None:
+        self._server = server
+        self.topic = topic
+        self.path = f"/v0/topics/{topic}"
+        self.all = [ends.enter_context(server.talk(**options)) for _ in range(WRITERS)]
+        for writer in self.all:
+            assert writer.write(topic, "before").status in (200, 201)
+
+    def send_at_once(self, bodies: Sequence[Any]) -> list[Answer]:
+        """Each body from a connection of its own; the answers in the same order."""
+        with loop_held(self._server):
+            for writer, body in zip(self.all, bodies, strict=False):
+                writer.send(writer.request("POST", self.path, body))
+        return [writer.answer() for writer, _ in zip(self.all, bodies, strict=False)]
+
+    def records(self) -> dict[int, Any]:
+        found = self.all[0].diff(self.topic, WRITERS, limit=1000, include_tags=True).json["records"]
+        return {record["$seq"]: record for record in found}
+
+
+@pytest.fixture
+def writers(server: RunningServer, topic: str) -> Iterator[Writers]:
+    with ExitStack() as ends:
+        yield Writers(server, topic, ends)
+
+
+def single(data: Any, **fields: Any) -> dict[str, Any]:
+    return {"records": [{"data": data}], **fields}
+
+
+def submissions(server: RunningServer) -> int:
+    wal = server.app.engine.core.wal
+    assert wal is not None
+    return sum(shard.counters.submissions for shard in wal.shards)
+
+
+def test_writes_of_one_turn_are_one_submission_and_each_gets_the_seq_of_its_record(
+    server: RunningServer, writers: Writers
+) -> None:
+    before, appends = submissions(server), server.app.engine.core.counters.appends
+    answers = writers.send_at_once([single({"n": n}) for n in range(WRITERS)])
+    assert submissions(server) - before < WRITERS / 2
+    assert server.app.engine.core.counters.appends - appends == WRITERS
+    records = writers.records()
+    for n, answer in enumerate(answers):
+        assert answer.status == 200
+        found = msgspec.json.decode(answer.body, type=WriteAnswer)
+        assert found.seqs == [found.first_seq] == [found.last_seq]
+        assert records[found.first_seq]["data"] == {"n": n}
+        assert found.head_seq >= found.last_seq
+        assert not found.created
+        assert found.performance.server_total_ms >= found.performance.fsync_ms > 0
+    assert sorted(records) == list(range(WRITERS + 1, 2 * WRITERS + 1))
+    assert len({answer.headers["x-request-id"] for answer in answers}) == WRITERS
+
+
+def test_tags_nodes_and_meta_stay_with_their_records(writers: Writers) -> None:
+    bodies: list[Any] = [single(n) for n in range(8)]
+    bodies[2]["records"][0] |= {"tag": "a", "meta": {"m": 2}}
+    bodies[5] |= {"node": "there"}
+    answers = writers.send_at_once(bodies)
+    records = writers.records()
+    by_data = {record["data"]: record for record in records.values()}
+    assert len(by_data) == len(bodies)
+    assert [answer.json["first_seq"] for answer in answers] == [
+        by_data[n]["$seq"] for n in range(8)
+    ]
+    assert {n: record.get("$tag") for n, record in by_data.items() if "$tag" in record} == {2: "a"}
+    assert by_data[2]["meta"] == {"m": 2}
+    assert [n for n, record in by_data.items() if record.get("$node") == "there"] == [5]
+
+
+def test_a_bad_write_among_good_ones_is_refused_alone(writers: Writers) -> None:
+    bodies: list[Any] = [single(n) for n in range(8)]
+    bodies[1] = b'{"records":[{"data":1}]'
+    bodies[3] = b'{"records":[{"data":1}]},{"records":[{"data":2}]}'
+    bodies[4] = {"records": []}
+    bodies[6] = single(1, nonsense=True)
+    answers = writers.send_at_once(bodies)
+    assert [answer.status for answer in answers] == [200, 400, 200, 400, 400, 200, 400, 200]
+    assert sorted(record["data"] for record in writers.records().values()) == [0, 2, 5, 7]
+
+
+def test_writes_that_ask_for_more_go_by_themselves_and_the_others_together(
+    writers: Writers,
+) -> None:
+    bodies: list[Any] = [single(n) for n in range(8)]
+    bodies[1] |= {"idempotency_key": "once"}
+    bodies[2] |= {"idempotency_key": "once"}
+    bodies[4] |= {"expect_head_seq": 1}
+    bodies[6]["records"].append({"data": "second"})
+    answers = writers.send_at_once(bodies)
+    assert [answer.status for answer in answers] == [200, 200, 200, 200, 409, 200, 200, 200]
+    assert answers[1].json["first_seq"] == answers[2].json["first_seq"]
+    assert sorted([answers[1].json["deduped"], answers[2].json["deduped"]]) == [False, True]
+    assert answers[6].json["count"] == 2
+    found = [record["data"] for record in writers.records().values()]
+    assert sorted(map(str, found)) == ["0", *(["1"] if 1 in found else ["2"]), "3", "5", "6", "7",
+                                       "second"]  # fmt: skip
+
+
+def keyed(count: int = WRITERS) -> list[dict[str, Any]]:
+    return [single(n, idempotency_key=f"key-{n}") for n in range(count)]
+
+
+def seqs_of(answers: Sequence[Answer], *, deduped: bool) -> list[int]:
+    assert {(answer.status, answer.json["deduped"]) for answer in answers} == {(200, deduped)}
+    assert all(answer.json["first_seq"] == answer.json["last_seq"] for answer in answers)
+    return [answer.json["first_seq"] for answer in answers]
+
+
+def test_keys_of_writes_that_went_together_stand_for_one_record_each_over_a_restart(
+    tmp_path: Path, topic: str
+) -> None:
+    with running(tmp_path / "data") as server, ExitStack() as ends:
+        writers = Writers(server, topic, ends)
+        before = submissions(server)
+        first = seqs_of(writers.send_at_once(keyed()), deduped=False)
+        assert submissions(server) - before < WRITERS / 2
+        assert sorted(first) == sorted(writers.records())
+        assert seqs_of(writers.send_at_once(keyed()), deduped=True) == first
+    with running(tmp_path / "data") as server, ExitStack() as ends:
+        writers = Writers(server, topic, ends)
+        assert seqs_of(writers.send_at_once(keyed()), deduped=True) == first
+
+
+def test_who_repeats_a_write_that_is_under_way_with_others_is_told_of_its_own_record(
+    tmp_path: Path, topic: str
+) -> None:
+    disk = GatedDisk()
+    with running(tmp_path / "data", disk=disk) as server, ExitStack() as ends:
+        writers = Writers(server, topic, ends)
+        half = WRITERS // 2
+        disk.syncs.close()
+        bodies = keyed(half)
+        with loop_held(server):
+            for writer, body in zip(writers.all, bodies, strict=False):
+                writer.send(writer.request("POST", writers.path, body))
+        assert disk.syncs.somebody_waits.wait(PATIENCE_S)
+        with loop_held(server):
+            for writer, body in zip(writers.all[half:], bodies, strict=True):
+                writer.send(writer.request("POST", writers.path, body))
+        with loop_held(server):  # and now they have been read
+            disk.syncs.open()
+        first = seqs_of([writer.answer() for writer in writers.all[:half]], deduped=False)
+        again = seqs_of([writer.answer() for writer in writers.all[half:]], deduped=True)
+        assert again == first
+        assert sorted(writers.records()) == sorted(first)
+
+
+def test_requests_of_one_connection_take_effect_in_the_order_they_were_sent(
+    server: RunningServer, writers: Writers
+) -> None:
+    """Plain ones that are gathered, and others between them that are not."""
+    head, writer = WRITERS, writers.all[0]
+    with loop_held(server):
+        for body in (
+            single("a"),
+            single("b", expect_head_seq=head + 1),
+            single("c"),
+            single("d" * 5_000),
+            single("e", idempotency_key="k"),
+            single("f"),
+            {"records": [{"data": "g"}, {"data": "h"}]},
+        ):
+            writer.send(writer.request("POST", writers.path, body))
+        writer.send(writer.request("POST", f"{writers.path}/diff", {"from_seq": head}))
+    answers = [writer.answer() for _ in range(8)]
+    assert [answer.status for answer in answers] == [200] * 8
+    assert [record["data"][0] for record in answers[-1].json["records"]] == list("abcdefgh")
+    assert [answer.json["first_seq"] - head for answer in answers[:-1]] == [1, 2, 3, 4, 5, 6, 7]
+
+
+def test_each_topic_has_its_own_records_when_writes_to_several_come_together(
+    server: RunningServer, writers: Writers
+) -> None:
+    other = writers.topic + "-other"
+    assert writers.all[0].put(other).status in (200, 201)
+    with loop_held(server):
+        for n, writer in enumerate(writers.all):
+            name = (writers.topic, other)[n % 2]
+            writer.send(writer.request("POST", f"/v0/topics/{name}", single(n)))
+    answers = [writer.answer() for writer in writers.all]
+    found = writers.all[0].diff(other).json["records"]
+    assert {record["$seq"]: record["data"] for record in found} == {
+        answer.json["first_seq"]: n for n, answer in enumerate(answers) if n % 2
+    }
+    assert sorted(record["data"] for record in writers.records().values()) == list(
+        range(0, WRITERS, 2)
+    )
+
+
+def test_what_is_not_taken_together_is_tried_one_by_one(
+    server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = server.app.engine
+    alone = engine.append
+    refused: list[int] = []
+
+    def append(name: str, records: EncodedRecords, **options: Any) -> Write:
+        if records.writers > 1:
+            refused.append(records.writers)
+            raise OverloadedError("not all of them")
+        return alone(name, records, **options)
+
+    monkeypatch.setattr(engine, "append", append)
+    answers = writers.send_at_once([single(n) for n in range(WRITERS)])
+    assert refused
+    assert [answer.status for answer in answers] == [200] * WRITERS
+    records = writers.records()
+    assert [records[answer.json["first_seq"]]["data"] for answer in answers] == list(range(WRITERS))
+
+
+def test_a_mistake_of_the_servers_own_leaves_nobody_without_an_answer(
+    server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def append(*_given: Any, **_options: Any) -> Write:
+        raise ZeroDivisionError("a mistake")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(server.app.engine, "append", append)
+        answers = writers.send_at_once([single(n) for n in range(WRITERS)])
+    assert [answer.status for answer in answers] == [500] * WRITERS
+    again = writers.send_at_once([single(n) for n in range(WRITERS)])
+    assert [answer.status for answer in again] == [200] * WRITERS
+
+
+def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
+    server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shared_response._native is None:
+        pytest.skip("not compiled here: none are sent together")
+    asked = []
+
+    class Broken:
+        def send_single_writes(self, *given: Any) -> dict[int, bytes]:
+            asked.append(len(given[3]))
+            raise MemoryError
+
+    with monkeypatch.context() as broken:
+        broken.setattr(shared_response, "_native", Broken())
+        answers = writers.send_at_once([single(n) for n in range(WRITERS)])
+    assert sum(asked) == WRITERS
+    assert [answer.status for answer in answers] == [200] * WRITERS
+    again = writers.send_at_once([single(n) for n in range(WRITERS)])
+    assert [answer.status for answer in again] == [200] * WRITERS
+
+
+def test_more_writes_than_a_key_may_have_under_way_are_refused_one_by_one(
+    tmp_path: Path, topic: str
+) -> None:
+    disk = GatedDisk()
+    chosen = settings(limits={"in_flight_per_key": 5})
+    with running(tmp_path / "data", chosen, disk=disk) as server, ExitStack() as ends:
+        writers = Writers(server, topic, ends)
+        disk.syncs.close()
+        with loop_held(server):
+            for n, writer in enumerate(writers.all):
+                writer.send(writer.request("POST", writers.path, single(n)))
+        assert disk.syncs.somebody_waits.wait(PATIENCE_S)
+        disk.syncs.open()
+        answers = [writer.answer() for writer in writers.all]
+        taken = [answer for answer in answers if answer.status == 200]
+        refused = [answer for answer in answers if answer.status == 429]
+        assert (len(taken), len(refused)) == (5, WRITERS - 5)
+        assert {answer.code for answer in refused} == {"throttled"}
+        assert len(writers.records()) == 5
+        assert writers.send_at_once([single("after")])[0].status == 200
+
+
+def test_a_failed_sync_is_told_to_everybody_who_was_in_the_group(
+    tmp_path: Path, topic: str
+) -> None:
+    disk = GatedDisk()
+    with running(tmp_path / "data", disk=disk) as server, ExitStack() as ends:
+        writers = Writers(server, topic, ends)
+        disk.is_broken = True
+        answers = writers.send_at_once([single(n) for n in range(WRITERS)])
+        assert {answer.code for answer in answers} == {"storage_failed"}
+        again = writers.send_at_once([single(n) for n in range(WRITERS)])
+        assert {answer.code for answer in again} == {"storage_failed"}
+
+
+def test_who_leaves_before_the_answer_costs_the_others_nothing(
+    server: RunningServer, writers: Writers
+) -> None:
+    with loop_held(server):
+        for n, writer in enumerate(writers.all):
+            writer.send(writer.request("POST", writers.path, single(n)))
+        for writer in writers.all[5:10]:
+            writer.close()
+    answers = [writer.answer() for writer in (*writers.all[:5], *writers.all[10:])]
+    assert [answer.status for answer in answers] == [200] * (WRITERS - 5)
+
+
+@pytest.mark.parametrize(
+    ("total_us", "sync_us", "throttle_us"),
+    [(0, 0, 0), (1, 0, 0), (1_234, 1_000, 7), (999, 1_000, 5), (12_345_678, 5_001, 99_999_999)],
+)
+def test_the_printed_answer_is_the_declared_one(
+    total_us: int, sync_us: int, throttle_us: int
+) -> None:
+    opening = single_write_opening("orders")
+    printed = single_write_answer(opening, 7, 9, total_us, sync_us, throttle_us)
+    append_us = max(total_us - sync_us, 0)
+    spent = Performance(
+        total_us / 1_000, append_us / 1_000, sync_us / 1_000, min(throttle_us, append_us) / 1_000
+    )
+    expected = WriteAnswer("orders", 7, 7, 9, 1, False, False, spent, [7])
+    assert msgspec.json.decode(printed, type=WriteAnswer) == expected
+
+
+def test_the_short_way_to_print_an_answer_gives_the_same_bytes() -> None:
+    body = single_write_answer(b"{", 1, 1, 2_000, 1_000, 0)
+    same = json_answer(200, body, keep_alive=True, extra=b"x-request-id: abc-1f\r\n")
+    assert short_json_answer(body, b"abc", 0x1F) == same
+
+
+def test_a_lone_write_is_answered_like_any_other(http: Browserless) -> None:
+    assert http.write("alone", 1).json["created"] is True
+    assert http.write("alone", 2).json["seqs"] == [2]
