@@ -18,7 +18,7 @@ from typing import Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.engine.machines.answers import Applied
-from headwater.engine.machines.book import Book, Change, Repeat
+from headwater.engine.machines.book import Book, MachineChange, Repeat
 from headwater.engine.machines.draft import Draft
 from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.engine.owner import Owner
@@ -47,7 +47,7 @@ class PendingEvent:
         raise NotImplementedError
 
 
-class EventGroup(Change):
+class EventGroup(MachineChange):
     """Events of many senders on their way, in the order they came."""
 
     is_batch = False

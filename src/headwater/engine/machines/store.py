@@ -54,7 +54,7 @@ from headwater.engine.machines.recovery import (
 )
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.statistics import statistics_of
-from headwater.engine.machines.tables import Effect
+from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers, WatchFilter
 from headwater.engine.maintenance.retention_holds import RetentionHolds
 from headwater.engine.maintenance.thread import MaintenanceThread
@@ -83,7 +83,7 @@ WAL_READ_LIMIT_MAX: Final = 10_000
 _CLOSED: Final = "closing; nothing was written"
 
 Progress = Callable[[float], None]
-Listener = Callable[[Sequence[Effect]], None]
+Listener = Callable[[Sequence[EntryEffect]], None]
 
 
 def _no_progress(_: float) -> None:
@@ -473,7 +473,7 @@ class MachineStore:
         if tickets:
             self._owner.post(lambda: self.book.take(tickets))
 
-    def _published(self, effects: Sequence[Effect]) -> None:
+    def _published(self, effects: Sequence[EntryEffect]) -> None:
         if len(self._watchers):
             self._watchers.publish(effects)
         for listener in self.listeners:

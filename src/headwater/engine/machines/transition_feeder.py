@@ -34,7 +34,7 @@ from headwater.engine.database import Database
 from headwater.engine.machines.log_reader import LogGap
 from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.tables import Effect
+from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, WatchFilter
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.topics.operations import append_encoded_operation
@@ -77,7 +77,7 @@ class _GapPosition(msgspec.Struct, tag_field="type", tag="gap"):
     last_offset: int
 
 
-class _Gap(msgspec.Struct, tag_field="type", tag="gap"):
+class _GapRecord(msgspec.Struct, tag_field="type", tag="gap"):
     """A record of the topic: if there were transitions in this range of the log, they are missing
     here."""
 
@@ -198,7 +198,7 @@ class TransitionFeeder:
             # A full disk is no reason not to stop: the log is kept from where FED is.
             _log.warning("how far the topic %s is cannot be saved: %s", self.topic, error)
 
-    def _on_committed(self, effects: Sequence[Effect]) -> None:
+    def _on_committed(self, effects: Sequence[EntryEffect]) -> None:
         """These were committed. As the owner."""
         if self._moved_since is None:
             return
@@ -324,7 +324,7 @@ class TransitionFeeder:
         self._note_gap(read)
         first, last = read.offset, read.resume - 1
         now_ms = self._clock.wall_ms()
-        gap = _Gap(read.reason.value, first, str(first), last, str(last), now_ms)
+        gap = _GapRecord(read.reason.value, first, str(first), last, str(last), now_ms)
         return last, GAP_TAG, _encode(gap)
 
     def _note_gap(self, gap: LogGap) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from headwater.engine.machines.log_reader import CommittedLog, LogGap, body_of
-from headwater.engine.machines.tables import Effect
+from headwater.engine.machines.tables import EntryEffect
 from headwater.format.machines.bodies import ApplyEvent
 from headwater.format.machines.entry import EntryType
 from headwater.model.machines.errors import bad_request
@@ -218,7 +218,7 @@ class Watchers:
         self._watchers_of(wanted)[watcher] = None
         return watcher
 
-    def publish(self, effects: Iterable[Effect]) -> None:
+    def publish(self, effects: Iterable[EntryEffect]) -> None:
         for effect in effects:
             body = effect.body
             if type(body) is not ApplyEvent:
