@@ -82,7 +82,7 @@ test-all: $(STAMP) ## Run every test, the slow ones too
 test-pure: $(STAMP) ## Run tests of formats, rules, engine and server without the compiled loops
 	HEADWATER_PURE=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" \
 	  tests/unit/format tests/unit/model tests/unit/wal tests/unit/store tests/unit/engine tests/unit/wire \
-	  tests/server/test_gathering.py tests/server/test_reading.py tests/server/test_writing.py \
+	  tests/server/test_write_batcher.py tests/server/test_reading.py tests/server/test_writing.py \
 	  tests/server/test_queues.py $(ARGS)
 
 $(SPARK_OLDEST_AT)/.installed: $(STAMP)

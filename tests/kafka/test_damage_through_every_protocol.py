@@ -26,7 +26,7 @@ from tests.kafka.speaking import Speaker
 from tests.rig.damage import damage_records, flip_bit, frame_place
 from tests.rig.kafka import batch_of
 from tests.server.running import SMALL_ENGINE, eventually, settings
-from tests.server.test_pushing import working
+from tests.server.test_job_pusher import working
 from tests.server.test_websocket import open_socket
 from tests.server.watching import watching
 from tests.spark.reading_by_hand import read

@@ -14,7 +14,7 @@ import pytest
 
 from headwater.server import intake
 from tests.server.running import PATIENCE_S, RunningServer
-from tests.server.test_gathering import Writers, single
+from tests.server.test_write_batcher import Writers, single
 from tests.unit.native.twins import is_compiled
 
 EACH_MAX = 100

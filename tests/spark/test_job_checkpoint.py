@@ -302,8 +302,8 @@ def test_routers_at_work_are_refused_and_those_at_rest_come_along() -> None:
     engine.do([("append", "one", 3, None, 4)])
     engine.db.put_router("copies", source="one", dest="two")
     engine.do([("append", "one", 3, None, 4)])
-    engine.db.engine.forwarding.route_all()
-    engine.db.engine.forwarding.run_dry()
+    engine.db.engine.copy_rounds.route_all()
+    engine.db.engine.copy_rounds.run_dry()
     with pytest.raises(RequestError, match="there are routers"):
         checkpoint_here(engine.disk.clone(), engine.clock)
     engine.restart(1)
@@ -312,8 +312,8 @@ def test_routers_at_work_are_refused_and_those_at_rest_come_along() -> None:
     found = open_stepped(moved_output(engine.disk), engine.settings, engine.clock)
     assert [(state.router, state.source_seq) for state in found.routers()] == [("copies", 6)]
     assert found.state("two").count == 3
-    found.engine.forwarding.route_all()
-    found.engine.forwarding.run_dry()
+    found.engine.copy_rounds.route_all()
+    found.engine.copy_rounds.run_dry()
     assert found.state("two").count == 3, "nothing is copied twice"
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import shutil
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from headwater.disk import PosixDisk
 from headwater.engine.maintenance.verification import verify_directory
 from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, run
 from headwater.spark.jobs.job import Place
+from headwater.spark.jobs.new_topic import reserve
 from headwater.spark.jobs.origins import Origin
 from headwater.spark.jobs.straight import StraightTask, columns_of
 from headwater.spark.sessions.spark_errors import explained
@@ -166,3 +168,15 @@ def test_payloads_are_those_the_sink_would_send() -> None:
     nodes, tags, payloads = columns_of(pa.record_batch(rows))
     assert payloads == [b'{"n":1,"s":"a\\"b"}', b'{"n":2,"l":[1,2]}']
     assert (nodes, tags) == ([b"", b""], [b"t", b""])
+
+
+def test_a_new_topic_gets_no_id_that_the_log_gave_a_router(tmp_path: Path) -> None:
+    with headwater.open(tmp_path / "data") as db:
+        for name in ("in", "out"):
+            db.append(name, {"data": 1})
+        db.put_router("r", source="in", dest="out")
+        shutil.copytree(tmp_path / "data", tmp_path / "killed")  # before any snapshot
+    new = reserve(PosixDisk(), PurePath(tmp_path / "killed"), "more")
+    assert new.topic_id == 4
+    with headwater.open(tmp_path / "killed") as db:
+        assert db.router("r").source == "in"

@@ -1,4 +1,4 @@
-"""State machines for event loops: the awaitable twin of `machine_face`."""
+"""State machines for event loops: the awaitable twin of `api`."""
 
 from __future__ import annotations
 

@@ -329,7 +329,7 @@ class AsyncDatabase:
         return await self._await_wake(step)
 
     async def _read(self, step: InFiles) -> Any:
-        now_us, pool = self._engine.core.clock.monotonic_us, self._engine.governing.pool
+        now_us, pool = self._engine.core.clock.monotonic_us, self._engine.pressure_control.pool
         pool.began(now_us())
         try:
             return await self._loop.run_in_executor(self._readers, step.work)

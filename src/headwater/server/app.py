@@ -1,4 +1,4 @@
-"""The server's heart: connections in, routes, keys, answers. Lives on one event loop."""
+"""What a running server shares: connections, routes, keys, the engine. Lives on the loop."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class App:
         self.started_us = self.now_us()
         self.spaces = Spaces()
         self.kafka: KafkaListener | None = None
-        """The door for Kafka clients, once it is open; and the store behind it."""
+        """The listener for Kafka clients, once it is open, with the store behind it."""
         self.transition_cache = TransitionCache()
         self.follower_queue = FollowerQueue(loop)
         self.webhooks = Webhooks(self)
@@ -139,7 +139,7 @@ class App:
         """Recovery is done: answer everything."""
         self.database = database
         self._engine = self.write_batcher.engine = database.engine
-        self.pressure.begin(database.engine.governing)
+        self.pressure.begin(database.engine.pressure_control)
         database.engine.core.on_update = self.delivery.on_news
         database.engine.core.on_synced = self.delivery.on_synced
 
@@ -222,8 +222,8 @@ class App:
             self.broken(exchange, error)
 
     def _admit(self, head: Head) -> Route:
-        """Find the route of a head and check its key. Who was let in stays so: keys do not change
-        while the server runs."""
+        """Find the route of a head and check its key. An admission stays: keys do not change while
+        the server runs."""
         route, head.parameters = self.routes.find(head.method, head.path)
         if not route.is_open:
             authorization = head.headers.get(b"authorization")
@@ -267,7 +267,7 @@ class App:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         if exchange.on_gone is None:
-            exchange.on_gone = partial(_cancel, task)  # nobody waits for it any more
+            exchange.on_gone = partial(_cancel, task)  # the client is gone
 
     def broken(self, exchange: Exchange, error: Exception) -> None:
         failure = unforeseen(
@@ -278,7 +278,7 @@ class App:
             method=exchange.head.method.decode("latin-1"),
         )
         if exchange.is_answered:
-            exchange.connection.close()  # a stream cannot be mended half-way
+            exchange.connection.close()  # a stream cannot be repaired half-way
         else:
             exchange.fail(failure)
 
@@ -328,6 +328,6 @@ def _cancel(task: asyncio.Task[None]) -> None:
 
 
 def token_of(query: bytes) -> bytes | None:
-    """The key of a request whose headers a browser does not let anybody set."""
+    """The key of a request whose headers a browser does not let a page set."""
     token = dict(parse_qsl(query)).get(b"token")
     return None if token is None else b"Bearer " + token

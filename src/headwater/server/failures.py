@@ -1,4 +1,4 @@
-"""What the client is told of a request that failed for a reason nobody foresaw."""
+"""The error that a client gets when its request failed for an unforeseen reason."""
 
 from __future__ import annotations
 

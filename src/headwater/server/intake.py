@@ -1,9 +1,9 @@
 """Reads from all connections that were sent something, together, once for each turn of the loop.
 
 An event loop calls once for every socket, and takes the interpreter anew for each of these calls.
-That is nothing as long as nobody else wants it; beside a thread that computes, a checkpoint for
-example, every call waits for a switch, and fifty connections wait for fifty of them. Here sockets
-are asked by one compiled function that needs no interpreter, and the loop is called once.
+That costs nothing as long as no other thread wants it; beside a thread that computes, a checkpoint
+for example, every call waits for a switch, and fifty connections wait for fifty of them. Here
+sockets are asked by one compiled function that needs no interpreter, and the loop is called once.
 
 A connection that came back with a second request is read from here; what its transport is for
 besides reading (writing, ending) stays the transport's. A socket that ends or breaks is given
@@ -111,7 +111,7 @@ class Intake:
         self._after_turn = after_turn
         self._readings: dict[int, Reading] = {}
         self._epoll: select.epoll | None = None
-        """None as long as nobody came to be read."""
+        """None until the first connection is shared."""
         self._room = bytearray()
 
     def __len__(self) -> int:
@@ -142,8 +142,8 @@ class Intake:
         if self._epoll is None:
             return
         received = receive(self._epoll, self._room, EACH_BYTES_MAX)
-        # Looked up before anybody is told anything: one that is held back because of what another
-        # sent has sent this all the same.
+        # Looked up before any data is handed over: a connection that is paused because of what
+        # another one sent has sent this all the same.
         turn = [(self._readings[descriptor], data) for descriptor, data in received]
         for reading, data in turn:
             if reading.is_over:

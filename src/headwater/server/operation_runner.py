@@ -23,15 +23,15 @@ class OneStep(NamedTuple, Generic[T]):
 
     start: Callable[[], Pending[Any]]
     respond: Callable[[Any], T]
-    """From what the log answers to what is told."""
+    """Makes the response from what the log answers."""
 
 
 Work: TypeAlias = Operation[T] | OneStep[T]
 
 
 class OperationRunner(Generic[T]):
-    """Runs at once as far as it can. What the log answers carries it on; only where a file or
-    news must be waited for does a task take over. Each surface says how it answers."""
+    """Runs at once as far as it can. The log's answer carries it on; a task takes over only where
+    it must wait for a file or an update. Each protocol says how it answers."""
 
     __slots__ = ("_app", "_operation", "_pending", "_usage")
 
@@ -50,7 +50,7 @@ class OperationRunner(Generic[T]):
         raise NotImplementedError
 
     def _break(self, error: Exception) -> None:
-        """Something went wrong that nobody foresaw."""
+        """An unforeseen error."""
         raise NotImplementedError
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -89,7 +89,7 @@ class OperationRunner(Generic[T]):
             pending.on_done = self._on_single_done
 
     def _on_single_done(self, pending: Pending[Any]) -> None:
-        """As `_heard`, of the only answer there is."""
+        """As `_on_done`, for the only answer there is."""
         self._pending = None
         self._leave()
         one = self._operation
@@ -165,7 +165,7 @@ def _resume(operation: Operation[T], pending: Pending[Any]) -> Step:
 
 
 class HttpOperation(OperationRunner[T]):
-    """For a request over HTTP; `then` is told the result."""
+    """For a request over HTTP; `then` gets the result."""
 
     __slots__ = ("_exchange", "_is_counted", "_then")
 
@@ -204,7 +204,7 @@ class HttpOperation(OperationRunner[T]):
         self._app.broken(self._exchange, error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._leave()  # whoever waits for a job or a file keeps no other request from beginning
+        self._leave()  # a wait for a job or a file keeps no other request from beginning
         self._exchange.on_gone = None  # the task has its own way to end
         self._app.spawn(self._exchange, work)
 

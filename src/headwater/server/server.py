@@ -134,7 +134,7 @@ class Server:
 
     async def _listen_for_rcpx(self, app: App, tls: ssl.SSLContext | None) -> None:
         if self.settings.rcpx_port is not None:
-            # Late, as all doors that may stay shut.
+            # Late, as all listeners that may be off.
             from headwater.server.rcpx.listener import RcpxListener
 
             listener = RcpxListener(app)
@@ -196,10 +196,10 @@ class Server:
                 if app.rcpx is not None:
                     app.rcpx.check_deadlines()
             except Exception as error:
-                app.log.exception("a look at the deadlines failed", exc_info=error)
+                app.log.exception("the check of deadlines failed", exc_info=error)
 
     def _make_reports_directory(self, app: App) -> None:
-        """Where jobs leave what they found. Not worth refusing to serve for."""
+        """For reports of verify, doctor and pipeline runs. The server serves without it, too."""
         try:
             make_reports_directory(self._disk, PurePath(self._directory))
         except (OSError, StorageError) as error:
@@ -221,8 +221,8 @@ def why_not(error: OSError) -> str:
 def connections_possible() -> int:
     """How many sockets fit beside the files of the log, after asking for as many as allowed.
 
-    Without descriptors left, the log could not take its next file: that must never be up to
-    whoever connects.
+    Without descriptors left, the log could not take its next file: clients must never be able to
+    cause that.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -249,7 +249,7 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
 
 
 def refuse_public_without_keys(settings: ServerSettings) -> None:
-    """Without keys anybody who can connect can do everything: loopback only."""
+    """Without keys every client that connects can do everything: loopback only."""
     if settings.api_keys or settings.allow_insecure_no_auth:
         return
     try:

@@ -1,6 +1,6 @@
 """Whose topics a name is about: the engine's own, or partitions of an organisation's Kafka topics.
 
-The one place that looks at names for it. Doors ask here and then do the same for both.
+The only module that decides this by name. Protocols ask here and then do the same for both.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Spaces:
 def refuse_while_away(
     engine: Engine, unavailable: UnavailableKafka, name: str, organisation: int
 ) -> None:
-    """A name of Kafka's topics, as far as they are known: nobody may make another one of it."""
+    """Raise for a name of Kafka's topics, as far as they are known: it is not free."""
     is_theirs = engine.find(name) is None and unavailable.is_taken(organisation, name)
     if name.startswith(PARTITION_PREFIX) or is_theirs:
         raise unavailable.error()

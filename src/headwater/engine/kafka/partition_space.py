@@ -197,7 +197,7 @@ class PartitionSpace:
             raise NotAQueueError(f"{name!r} is a log; deliver_at needs a queue")
         core = self.core
         if core.refusing and not disable_backpressure:
-            raise self._engine.governing.refuse()
+            raise self._engine.pressure_control.refuse()
         now = core.clock.wall_ms()
         key = None if idempotency_key is None else checked_key(idempotency_key)
         if key is not None:

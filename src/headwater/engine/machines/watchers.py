@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from headwater.api.machine_requests import WatchFilter
 from headwater.engine.machines.log_reader import CommittedLog, LogGap, body_of
-from headwater.engine.machines.tables import Effect
+from headwater.engine.machines.tables import EntryEffect
 from headwater.format.machines.bodies import ApplyEvent
 from headwater.format.machines.entry import EntryType
 
@@ -198,7 +198,7 @@ class Watchers:
         self._watchers_of(wanted)[watcher] = None
         return watcher
 
-    def publish(self, effects: Iterable[Effect]) -> None:
+    def publish(self, effects: Iterable[EntryEffect]) -> None:
         for effect in effects:
             body = effect.body
             if type(body) is not ApplyEvent:

@@ -27,8 +27,8 @@ class Scope(Flag):
     WRITE = auto()
     DELETE = auto()
     WORK = auto()
-    """To claim jobs and to settle them. Whoever may read and write may, and whoever may read and
-    delete: what is acked is gone."""
+    """To claim jobs and to ack or nack them. A key that may read and write has it, and so has one
+    that may read and delete: what is acked is gone."""
     OWN = auto()
     """To change settings and routers and to drop: what can take records away from others."""
     ADMIN = auto()
@@ -65,11 +65,11 @@ class ApiKey:
     """Whose Kafka topics its `kafka:<topic>:<partition>` names are."""
     tenant: str = ""
     """What the ids of its instances begin with in the log of the machines; see `instance_names`.
-    Empty for a key that speaks for nobody: of the first organisation, without prefixes."""
+    Empty for a key without a tenant: of the first organisation, without prefixes."""
 
     @property
     def label(self) -> str:
-        """For logs and limits: tells keys apart without telling them."""
+        """For logs and limits: identifies a key without revealing it."""
         return self.digest.hex()[:8]
 
     def require(self, scope: Scope) -> None:

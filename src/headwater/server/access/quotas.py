@@ -1,8 +1,8 @@
 """Counting what a limit allows; over it, 429 with the limit's name.
 
 A limit of the whole server is shared by all keys, and no one key can take all of it: a part is kept
-for each, in equal parts, and only the rest is for whoever comes first. Without keys, or with one,
-there is nobody to keep anything for.
+for each, in equal parts, and only the rest is first come, first served. Without keys, or with one,
+nothing is reserved.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Whose page a request comes from, as far as a browser tells.
+"""Which page a request comes from, as far as a browser says.
 
 A server without keys is guarded by its address alone. A page of another site, open in a browser on
-the same machine, reaches it too, and an image on it is enough to send a GET. So each request to
-such a server is asked whose it is, whatever its method:
+the same machine, reaches it too, and an image on it is enough to send a GET. So the server
+checks each request, whatever its method, by these headers:
 
 - `Sec-Fetch-Site` says how the page and we are related. Another port of this machine is another
   site to us, though browsers call it the same.
 - `Origin` and `Referer` name the page. They are all there is where a browser leaves out the former,
   which it does for plain HTTP to other addresses than loopback ones.
-- `Host` tells a name of another site that was made to lead here after its page was loaded: to the
+- `Host` shows a name of another site that was made to lead here after its page was loaded: to the
   browser that page is ours. Such a name has a dot; addresses are let in, and the names of one's own
   network to programs that are no browsers.
 
-Who sends none of this is no browser, and is asked for nothing. With keys nothing is looked at: a
-browser adds none by itself, so who has one was given it.
+A client that sends none of this is no browser and needs no proof. With keys the server checks none
+of it: a browser adds no key by itself.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from headwater.config.server import ServerSettings
 from headwater.wire.http_errors import HttpError
 
 _PRIVATE: Final = (".localhost", ".local", ".internal", ".test")
-"""Nobody can have a name below these that others would find."""
+"""No name below these can be registered in the public DNS."""
 _LOOPBACK: Final = ("localhost", ".localhost")
-"""Browsers ask nobody where these lead."""
+"""Browsers resolve these without asking DNS."""
 _BROWSER: Final = b"mozilla/"
 """All of them call themselves so."""
 _OURS: Final = (b"same-origin", b"none")
-"""Our own page; or no page, but somebody who typed the address."""
+"""Our own page; or no page, but an address that was typed."""
 _ANOTHER_SITE: Final = (
     "pages of other sites may not use a server without keys; name those that may in "
     "HEADWATER_ALLOWED_ORIGINS, or set HEADWATER_API_KEYS"
@@ -111,7 +111,7 @@ def is_foreign(name: str, own: str) -> bool:
 
 
 def _is_certain(name: str, own: str) -> bool:
-    """Nobody else can make it lead to a page of theirs, not even in one's own network."""
+    """No other machine can make it lead to its own page, not even in the same network."""
     return name.endswith(_LOOPBACK) or name == own.lower() or _is_address(name)
 
 

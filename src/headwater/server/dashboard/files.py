@@ -1,6 +1,6 @@
 """The dashboard: files of the package, served as they are.
 
-They are public, like the program itself; what they show is asked for over the API, with the
+They are public, like the program itself; they request what they show over the API, with the
 visitor's own key. The policy lets them load nothing from elsewhere and run nothing written into
 the page, so a payload that got into it as markup would still do nothing.
 """
@@ -51,7 +51,7 @@ def _headers(kind: str, contents: bytes) -> dict[str, str]:
     return {
         "content-type": kind,
         "etag": f'"{checksum64(contents):016x}"',
-        "cache-control": "no-cache",  # kept, and asked for again: an upgrade is seen at once
+        "cache-control": "no-cache",  # kept, and checked again: an upgrade is seen at once
         "content-security-policy": POLICY,
         "cross-origin-opener-policy": "same-origin",
         "cross-origin-resource-policy": "same-origin",

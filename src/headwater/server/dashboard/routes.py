@@ -1,4 +1,4 @@
-"""The dashboard's files, and what it asks for that nobody else offered."""
+"""The routes of the dashboard's files and of the maintenance reports."""
 
 from __future__ import annotations
 
@@ -26,7 +26,8 @@ DASHBOARD_ROUTES: Final = (
         answer=StatusAnswer,
     ),
     Route(
-        "GET", "/v0/jobs", maintenance_reports.list_jobs, "What verify, doctor and jobs found last",
+        "GET", "/v0/jobs", maintenance_reports.list_jobs,
+        "The last reports of verify, doctor and pipeline jobs",
         Scope.ADMIN,
         answer=JobsAnswer,
     ),

@@ -1,6 +1,6 @@
-"""What the server tells of damage: a log line for each place, readiness, status and metrics.
+"""How the server reports damage: a log line for each damaged range, readiness, status and metrics.
 
-Readers are told by themselves, with a tombstone or an error. This is for whoever runs the server.
+Readers get a tombstone or an error. This is for operators.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def ledgers_of(app: App) -> Iterator[DamageLedger]:
 
 
 def parts_seen(app: App, key: ApiKey) -> dict[str, list[dict[str, Any]]]:
-    """Which parts of the directory are away, and what the last start mended in the others."""
+    """Which parts of the directory are away, and what the last start repaired in the others."""
     parts, is_admin = app.engine.core.parts, _is_admin(key)
 
     def shown(detail: dict[str, Any], field: str) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def _is_admin(key: ApiKey) -> bool:
 
 
 def damage_seen(app: App, key: ApiKey) -> DamageSeen:
-    """What this key may know: places in topics that it may name. The path tells where the server
+    """What this key may know: damage in topics that it may name. The path shows where the server
     keeps its data, so it is for an admin; any other key gets the file's name."""
     entries = [
         entry
@@ -87,7 +87,7 @@ def _may_see(key: ApiKey, topic: str, organisation: int | None) -> bool:
 
 
 class DamageWatch:
-    """Tells the log of each place once."""
+    """Logs each damaged range once."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -100,7 +100,7 @@ class DamageWatch:
             if ledger.overflowed and number not in self._overflow_logged:
                 self._overflow_logged.add(number)
                 self._app.log.error(
-                    "more damaged places are met than are listed; run headwater verify",
+                    "there is more damage than the list holds; run headwater verify",
                     listed=len(ledger.ranges),
                 )
 
@@ -109,7 +109,7 @@ class DamageWatch:
         say(
             "a damaged index entry was read again from its data"
             if entry.repaired
-            else "damage was met; the records are not served, and readers are told",
+            else "damaged records are not served; readers get a tombstone or an error",
             topic=entry.topic,
             path=entry.path,
             offset=entry.offset,

@@ -36,7 +36,7 @@ def health(app: App, exchange: Exchange) -> None:
 
 def ready(app: App, exchange: Exchange) -> None:
     """Requests will be served; 503 with the reason otherwise. A part that is away does not make
-    the rest unready: it is told."""
+    the rest unready: the answer lists it."""
     poison = poison_of(app)  # 503 with the progress while recovering
     if poison is not None:
         raise poison
@@ -58,8 +58,8 @@ def ready(app: App, exchange: Exchange) -> None:
 
 
 def _key_if_any(app: App, exchange: Exchange) -> ApiKey:
-    """Anybody may ask whether requests are served; names and files are for a key that fits, and
-    without keys for whoever is no page of another site."""
+    """Every client may ask whether requests are served; names and files are for a key that fits,
+    and without keys for clients that are no page of another site."""
     try:
         if not len(app.keys):
             app.sites.check(exchange.headers, takes_proof=False)

@@ -1,5 +1,5 @@
-"""All logs of a server: that of the topics, that of the machines, Kafka's. A server is as well as
-the worst of them."""
+"""All logs of a server: that of the topics, that of the machines, Kafka's. A server is as healthy
+as the worst of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STATE_NAMES: Final = {
     LogState.POISONED: "poisoned",
 }
 DEGRADED: Final = "degraded"
-"""All logs that are open are well, and a part of the directory could not be opened."""
+"""All logs that are open are healthy, and a part of the directory could not be opened."""
 _WORDS: Final = {
     LogState.WRITABLE: "a log takes writes again",
     LogState.FULL: "a log has no room: writes are refused until there is some",
@@ -55,7 +55,7 @@ def state_of(app: App) -> str:
 
 
 class LogWatch:
-    """Tells of every log that stops taking writes, and when it takes them again."""
+    """Logs when a log stops taking writes, and when it takes them again."""
 
     def __init__(self, app: App) -> None:
         self._app = app

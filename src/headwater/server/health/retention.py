@@ -1,4 +1,4 @@
-"""Who needs old log, and what could not be kept for somebody: for status, metrics and readiness."""
+"""Who needs old log, and the gaps that consumers got: for status, metrics and readiness."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def gaps_seen(app: App) -> list[GapSeen]:
 
 
 def gaps_in_brief(app: App) -> list[dict[str, object]]:
-    """For readiness, which anybody may ask for: without the names of receivers."""
+    """For readiness, which needs no key: without the names of receivers."""
     return [
         {"owner": gap.owner, "gaps": gap.gaps, "reason": gap.reason,
          "first_offset": gap.first_offset, "last_offset": gap.last_offset}
@@ -77,7 +77,7 @@ def _gaps(app: App) -> Iterator[GapSeen]:
 
 
 def retention_samples(app: App) -> list[Sample]:
-    """One of each for every kind of owner, whoever is furthest behind of it."""
+    """One of each for every kind of owner, the one that is furthest behind."""
     now_ms = app.clock.wall_ms()
     holds = holds_of(app)
     samples: list[Sample] = []

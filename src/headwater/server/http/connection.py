@@ -41,14 +41,14 @@ class HttpConnection(asyncio.Protocol):
         self.paused = False
         self.upgraded: asyncio.Protocol | None = None
         self.on_resumed: Callable[[], None] | None = None
-        """Told when the client takes bytes again; set by a stream."""
+        """Called when the client takes bytes again; set by a stream."""
         self.deadline_us = 0
         self.descriptor = -1
         """Of a socket that takes answers as they are; -1 where they are sealed first."""
         self._comes_back = False
         """It has sent a request whose head was known."""
         self._may_have_unsent = False
-        """The transport was given something, and nobody has seen since that it was sent."""
+        """The transport got something, and was not checked since for whether it was sent."""
         self._transport: asyncio.Transport | None = None
         self._incoming = Incoming(self, app.settings.limits)
         self._pending: deque[Exchange] = deque()
@@ -139,7 +139,7 @@ class HttpConnection(asyncio.Protocol):
             self.app.known_heads.remember(data, self._incoming.size.body, self._head)
 
     def eof_received(self) -> bool:
-        """The peer will send no more; what it asked for is still answered.
+        """The peer will send no more; its requests are still answered.
 
         Not so where the answer has no end, or waits for what may never come: there it has left.
         """
@@ -240,7 +240,7 @@ class HttpConnection(asyncio.Protocol):
             self.transport.write(data)
 
     def finish(self) -> None:
-        """Everything is said. Who may still be sending is heard out for a while, unheeded."""
+        """The last answer is out. What the client still sends is read for a while and dropped."""
         self.upgraded = None
         self.on_resumed = None
         self._pending.clear()
@@ -325,7 +325,7 @@ class HttpConnection(asyncio.Protocol):
 
     def _begin_held(self) -> None:
         if self._beginning:
-            return  # an answer that was there at once; whoever began it goes on with the next
+            return  # an answer that was there at once; the caller goes on with the next
         self._beginning = True
         try:
             while self._held:

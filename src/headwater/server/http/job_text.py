@@ -83,7 +83,7 @@ def _terms(queues: Queues, topic: Topic, grant: Grant) -> _Terms:
 
 
 class _Terms(NamedTuple):
-    """What is told beside each job of a claim; known when its reading is planned."""
+    """The fields beside each job of a claim; known when its reading is planned."""
 
     lease_id: int
     deadline: int

@@ -1,4 +1,4 @@
-"""Queues over HTTP: claim, ack, nack, extend. Who they are pushed to instead is in `pushing`."""
+"""Queues over HTTP: claim, ack, nack, extend. `streams.job_pusher` pushes them instead."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def require_queue(app: App, exchange: Exchange) -> None:
 
 def claim(app: App, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ClaimBody)
-    exchange.waits_for_event = True  # whoever leaves meanwhile shall not be given jobs
+    exchange.waits_for_event = True  # a client that leaves meanwhile must not get jobs
     options = ClaimOptions(
         body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not app.draining
     )
@@ -126,7 +126,7 @@ def ack(app: App, exchange: Exchange) -> None:
 
 
 def _has_dying(topic: Topic) -> bool:
-    """Whoever settles jobs next puts them away."""
+    """The next ack or nack moves them to the dead letters."""
     return topic.queue is not None and topic.queue.leases.has_exhausted
 
 

@@ -109,7 +109,7 @@ def _load_arrow() -> None:
 
 
 def _load_arrow_in_files() -> Operation[None]:
-    """By a thread that may wait: everybody else would be kept waiting by the loop."""
+    """On a thread that may wait: on the loop, all other requests would wait."""
     yield InFiles(_load_arrow)
 
 
@@ -136,7 +136,7 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
         )
         result = await database.drive(read_as_operation(space, topic, request, take))
         if result.tombstone is not None and (rows or tombstone is not None):
-            break  # an answer tells one loss, and it comes before the records
+            break  # an answer has one tombstone, and it comes before the records
         tombstone = result.tombstone or tombstone
         cursor, caught_up = result.next_from_seq, result.caught_up
         batches += result.payload

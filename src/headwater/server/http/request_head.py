@@ -51,7 +51,7 @@ class Head:
         self.path = path if path.startswith(b"/") else _path_of(path)
         self.query_bytes = query
         self.query: dict[str, str] | None = None if query else {}
-        """Its parameters, once somebody asked for one; nobody changes them."""
+        """Its parameters, once a handler asked for one; they never change."""
         self.headers = headers
         self.keep_alive = keep_alive
         self.is_plain_json = (
@@ -62,7 +62,7 @@ class Head:
         self.is_plain_write = False
         """Asks for nothing but to store what is in the body; known once it was let in."""
         self.takes_gzip: bool | None = None
-        """None until somebody asked."""
+        """None until it was computed."""
         self.route: Route | None = None
         """None until a request with this head was let in."""
         self.parameters: tuple[str, ...] = ()

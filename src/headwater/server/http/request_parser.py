@@ -1,4 +1,5 @@
-"""The request that a connection is being sent, as far as it came: what the parser tells of it."""
+"""The request that a connection is receiving, as far as it has come, from the callbacks of
+httptools."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ class Incoming:
     def on_header(self, name: bytes, value: bytes) -> None:
         self.size.add_header(len(name) + len(value) + 4)
         if not self._in_head:
-            return  # a trailer: counted, and nobody here has a use for it
+            return  # a trailer: counted, and not used here
         name = name.lower()
         if name in self.headers:
             value = self.headers[name] + b", " + value

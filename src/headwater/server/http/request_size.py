@@ -1,4 +1,4 @@
-"""How much of a request has come, held against the limits while it comes."""
+"""How much of a request has come, compared with the limits while it comes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Routers over HTTP: define, look at, list, remove.
+"""Routers over HTTP: define, get, list, remove.
 
-A router goes on copying when nobody looks, so to make or remove one is the owner's, who may name
-both its ends.
+A router goes on copying when no client is connected, so to make or remove one is the owner's, who
+may name both its ends.
 """
 
 from __future__ import annotations

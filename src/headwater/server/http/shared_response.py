@@ -26,7 +26,7 @@ Direct = tuple["Exchange", int]
 
 
 class SharedResponse(NamedTuple):
-    """What all of them are told."""
+    """What all of them have in common."""
 
     prefix: bytes
     opening: bytes
@@ -54,7 +54,7 @@ can_send_directly: Final = _native is not None
 def send_directly(direct: list[Direct], response: SharedResponse) -> None:
     if not direct:
         return
-    assert _native is not None, "nobody was taken for direct"
+    assert _native is not None, "no request was taken for direct"
     pending = [
         (exchange.connection.descriptor, exchange.number, seq, exchange.started_us)
         for exchange, seq in direct
@@ -63,7 +63,7 @@ def send_directly(direct: list[Direct], response: SharedResponse) -> None:
         unsent = _native.send_single_writes(
             SHORT_HEAD, response.prefix, response.opening, pending, *response[2:]
         )
-    except Exception:  # before anything was sent: nobody is left without an answer (I15)
+    except Exception:  # before anything was sent: every request gets an answer (I15)
         for exchange, seq in direct:
             exchange.answer_whole(response.reply(exchange, seq))
         raise

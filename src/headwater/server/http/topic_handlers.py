@@ -1,4 +1,4 @@
-"""Topics over HTTP: make, look at, list, delete from, drop."""
+"""Topics over HTTP: create, get, list, delete from, drop."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 NAMES_SCANNED_MAX = 20_000
-"""Names that one page of a list looks at: a search that finds little goes on with the next one."""
+"""Names that one page of a list scans: a search with few matches goes on with the next page."""
 _TYPES = frozenset(each.value for each in TopicType)
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 

@@ -115,7 +115,7 @@ class WriteBatcher:
         self._groups: dict[str, _Group] = {}
 
     def add(self, exchange: Exchange) -> bool:
-        """Take a write along; False when its topic has to look at each by itself."""
+        """Take a write along; False when its topic has to check each by itself."""
         name = exchange.head.parameters[0]
         group = self._groups.get(name)
         if len(exchange.body) > BODY_BYTES_MAX or self.engine is None:
@@ -140,7 +140,7 @@ class WriteBatcher:
 
     def _read_together(self, group: _Group) -> bool:
         """All at once, where each brings a payload, maybe a tag, and nothing else. False when that
-        is not so, or cannot be told: nothing was done."""
+        is not so, or not certain: nothing was done."""
         came = group.came
         if _native is None or len(came) > MEMBERS_MAX:
             return False
@@ -221,7 +221,7 @@ class WriteBatcher:
                 exchange.usage.end()
                 self._app.attempt(exchange, write_records)
             return
-        except Exception as error:  # a mistake of ours: nobody is left without an answer (I15)
+        except Exception as error:  # a mistake of ours: every request gets an answer (I15)
             for exchange in members:
                 exchange.usage.end()
                 self._app.broken(exchange, error)
@@ -246,7 +246,7 @@ class WriteBatcher:
                     direct.append((exchange, seq))
                 else:
                     exchange.answer_whole(response.reply(exchange, seq))
-            except Exception as problem:  # whoever is behind it is answered all the same (I15)
+            except Exception as problem:  # the requests behind it are answered all the same (I15)
                 broken = broken or problem
         send_directly(direct, response)
         if broken is not None:
@@ -264,7 +264,7 @@ def has_plain_head(head: Head) -> bool:
 
 
 def _is_single(request: WriteRequest) -> bool:
-    """One record, and nothing else that has to be looked at for this write alone."""
+    """One record, and nothing else that has to be checked for this write alone."""
     return (
         len(request.records) == 1
         and request.expect_head_seq is None
@@ -275,7 +275,7 @@ def _is_single(request: WriteRequest) -> bool:
 
 
 def _takes_groups(topic: Topic) -> bool:
-    """One that is there for good, and does not look at each write to find room for it."""
+    """One that is there for good, and does not check each write for room."""
     return (
         topic.loaded
         and not topic.is_partition

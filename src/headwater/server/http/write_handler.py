@@ -1,4 +1,4 @@
-"""One write by itself: no task, the answer waits on the commit. See `gathering` for many."""
+"""One write by itself: no task, the answer waits on the commit. See `write_batcher` for many."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def encode_request(request: WriteRequest, record_bytes_max: int) -> EncodedRecor
 
 
 def plain_record(request: WriteRequest) -> bytes | None:
-    """The payload of the only record, if a write brings nothing else and asks for nothing."""
+    """The payload of the only record, if a write brings nothing else and has no options."""
     records = request.records
     if (
         len(records) != 1

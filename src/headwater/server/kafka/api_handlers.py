@@ -1,4 +1,4 @@
-"""Which handler answers which API, what it takes to be let in, and how one is told otherwise."""
+"""Which handler answers which API, the scope it needs, and the error without that scope."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Handled(NamedTuple):
     scope: Scope = Scope.NONE
     denied: ErrorCode = _CLUSTER
     is_open: bool = False
-    """For those who have not signed in."""
+    """Also before signing in."""
 
 
 HANDLED: Final[dict[ApiKey, Handled]] = {

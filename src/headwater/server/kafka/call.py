@@ -53,13 +53,13 @@ class Call:
         self.client_id = client_id
         self.values = values
         self.unsupported = unsupported
-        """Of a version that is only told so."""
+        """Of a version that gets UNSUPPORTED_VERSION only."""
         self._gave_up = False
         self.response: Sequence[Chunk] | None = None
         """The answer, once there is one."""
         self.hurry: Callable[[], None] | None = None
-        """Set by whoever waits for news: give up waiting and answer now. Also called when the
-        client is gone, so that nothing of a call stays behind."""
+        """Set by a handler that waits for updates: give up waiting and answer now. Also called when
+        the client is gone, so that nothing of a call stays behind."""
 
     @property
     def principal(self) -> Principal:
@@ -79,7 +79,7 @@ class Call:
         if self.response is None:
             try:
                 self.response = response_frame(self.api, self.version, self.correlation_id, values)
-            except Exception as error:  # whoever waits for it must not wait for ever
+            except Exception as error:  # a client must not wait for ever
                 self._give_up(error)
                 return
             self.connection.answer_ready()
@@ -94,13 +94,13 @@ class Call:
             self.connection.endpoint.broken(self, error)
 
     def answer_nothing(self) -> None:
-        """The client asked for no answer; its place in the order is free."""
+        """The client wants no answer; its position in the order is free."""
         if self.response is None:
             self.response = ()
             self.connection.answer_ready()
 
     def refuse(self, code: ErrorCode, message: str | None = None, throttle_ms: int = 0) -> None:
-        """Everything that was asked for gets this error; who wants no answer is hung up on."""
+        """Everything requested gets this error; a client that wants no answer is disconnected."""
         if self.api is ApiKey.PRODUCE and self.values["acks"] == 0:
             self.answer_nothing()
             self.connection.endpoint.dropped(self.connection, code.name)

@@ -72,7 +72,7 @@ def find_coordinator(endpoint: KafkaEndpoint, call: Call) -> None:
 
 
 def metadata(endpoint: KafkaEndpoint, call: Call) -> None:
-    """Topics that are asked for by name are made, where that is allowed and wanted."""
+    """Topics requested by name are created, where that is allowed and wanted."""
     requested = call.values["topics"]
     if requested is None or (call.version == 0 and not requested):
         _list_all(endpoint, call)
@@ -101,7 +101,7 @@ def metadata(endpoint: KafkaEndpoint, call: Call) -> None:
 
 
 def _list_all(endpoint: KafkaEndpoint, call: Call) -> None:
-    """So many at a time that whoever else comes meanwhile does not notice."""
+    """So many at a time that other clients do not notice."""
     topics = iter(endpoint.store.listed(call.organisation))
     rows: list[Row] = []
 
@@ -168,7 +168,7 @@ def _make_topic(
         try:
             rows[index] = topic_row(pending.answer(), call.version)
         except HeadwaterError as error:
-            # Somebody else was faster.
+            # Another client was faster.
             topic = endpoint.store.topic(call.organisation, name)
             rows[index] = (
                 _missing(name, code_of(error)) if topic is None else topic_row(topic, call.version)
@@ -181,7 +181,7 @@ def _make_topic(
     except HeadwaterError as error:
         code = code_of(error)
         if code is ErrorCode.TOPIC_ALREADY_EXISTS:
-            code = ErrorCode.LEADER_NOT_AVAILABLE  # somebody is just making it: ask again
+            code = ErrorCode.LEADER_NOT_AVAILABLE  # another client is just creating it: ask again
         rows[index] = _missing(name, code)
     else:
         wait_group.expect(pending, made)

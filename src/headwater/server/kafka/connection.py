@@ -1,10 +1,11 @@
 """One connection of a Kafka client.
 
 Requests are begun as they come and answered in their order; there is no task per request. Produces
-go side by side. Anything else is begun alone: it sees what was asked before it, and what is behind
-it waits, as with Kafka. So one client never has more than one answer full of records under way.
+go side by side. Anything else is begun alone: it sees the effect of what came before it, and what
+is behind it waits, as with Kafka. So one client never has more than one answer full of records
+under way.
 
-What a client can make us hold is bounded: a request has a limit that is looked at before anything
+What a client can make us hold is bounded: a request has a limit that is checked before anything
 is set aside for it, requests behind those that wait are not begun, and nothing is read while a
 client does not take its answers. Deadlines run from when something began.
 """
@@ -86,7 +87,7 @@ class KafkaConnection(asyncio.Protocol):
         self.principal = principal
         may_write = principal is not None and Scope.WRITE in principal.scopes
         self.writer = principal if may_write else None
-        """The same, if it may write: asked for every produce."""
+        """The same, if it may write: checked for every produce."""
 
     def signed_in(self, principal: Principal) -> None:
         """429 when others have to find room too."""
@@ -134,7 +135,7 @@ class KafkaConnection(asyncio.Protocol):
         self._begin_held()
 
     def eof_received(self) -> bool:
-        return False  # nobody is left to answer
+        return False  # no client is left to answer
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -170,12 +171,12 @@ class KafkaConnection(asyncio.Protocol):
         return not self._pending or request_kind(self._held[0]) == ApiKey.PRODUCE
 
     def expect(self, call: Call) -> None:
-        """It has its place in the order of answers."""
+        """It has its position in the order of answers."""
         self._pending.append(call)
         self._alone = call.api is not ApiKey.PRODUCE
 
     def _begin(self, frame: memoryview) -> None:
-        # Whoever has not signed in is not worth a look at the CRC.
+        # The CRC of a client that has not signed in is not worth checking.
         plain = None if self.principal is None else read_plain(frame)
         if plain is not None:
             begin_plain(self.endpoint, self, plain)
@@ -198,7 +199,7 @@ class KafkaConnection(asyncio.Protocol):
             values = decode_request(api, version, frame, header.body_at)
             return Call(self, api, version, header.correlation_id, client_id, values)
         if api is ApiKey.API_VERSIONS:
-            # Whoever asks in words from the future is answered in the oldest.
+            # A request of a future version is answered in the oldest one.
             return Call(self, api, 0, header.correlation_id, client_id, {}, unsupported=True)
         if ADVERTISED[api].oldest <= version <= ADVERTISED[api].newest:
             values = decode_request(api, version, frame, header.body_at)
@@ -277,7 +278,7 @@ class KafkaConnection(asyncio.Protocol):
             if wanted:
                 self.transport.resume_reading()
                 if self._in_request:
-                    self._await_rest()  # while we did not read, nobody could have been faster
+                    self._await_rest()  # while we did not read, no client could have been faster
             else:
                 self.transport.pause_reading()
 
@@ -295,11 +296,12 @@ class KafkaConnection(asyncio.Protocol):
         endpoint = self.endpoint
         if self.principal is not None:
             self.deadline_us = endpoint.now_us() + endpoint.idle_deadline_us
-        elif not self.deadline_us:  # whatever a stranger asks for does not extend it
+        elif not self.deadline_us:  # requests before signing in do not extend it
             self.deadline_us = endpoint.now_us() + endpoint.sign_in_deadline_us
 
     def check_deadline(self, now_us: int) -> None:
-        """Called every so often by the door; who owes us bytes for too long goes."""
+        """Called every so often by the endpoint; a client that owes us bytes for too long is
+        disconnected."""
         if self._is_stuck(now_us):
             self.endpoint.hung_up(
                 self, f"it takes nothing of its answers, {self._stuck_bytes} bytes"

@@ -1,4 +1,4 @@
-"""The door Kafka clients come through: connections, admission, dispatch. Lives on the loop."""
+"""The open Kafka port: connections, admission, dispatch. Lives on the loop."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class KafkaEndpoint:
         coordinator: Coordinator,
         readers: Executor,
         has_room: Callable[[], bool],
-        governing: PressureControl,
+        pressure_control: PressureControl,
         users: Users,
         shares: Shares,
     ) -> None:
@@ -80,13 +80,13 @@ class KafkaEndpoint:
         self.coordinator = coordinator
         self._readers = readers
         self._has_room = has_room
-        self._governing = governing
+        self._pressure_control = pressure_control
         self.users = users
         self.shares = shares
         """Of connections, for those who signed in: they may stay as long as they like."""
         locked = bool(len(self.users) or settings.api_keys)
         self.anyone: Principal | None = None if locked else ANYONE
-        """Who speaks before signing in."""
+        """The principal before signing in."""
         self.log = Logger("headwater.kafka")
         self.counters = EndpointCounters()
         self.connections: set[KafkaConnection] = set()
@@ -118,17 +118,17 @@ class KafkaEndpoint:
         self.connections.discard(connection)
 
     def hung_up(self, connection: KafkaConnection, reason: str) -> None:
-        """One line for whoever wonders why a client was sent away."""
+        """A log line that says why a client was disconnected."""
         self.counters.hang_ups += 1
         self._logged += 1
         if self._logged <= HANG_UPS_LOGGED_MAX:
-            self.log.warning("a Kafka client was hung up on", peer=connection.peer, reason=reason)
+            self.log.warning("a Kafka client was disconnected", peer=connection.peer, reason=reason)
 
     def dropped(self, connection: KafkaConnection, reason: str) -> None:
         """Something of a produce was not stored, and its sender wants no answer.
 
         It must not get one, or would take it for that to something else. Like Kafka we hang up,
-        which is told from silence: the client connects anew and asks how things are.
+        which differs from silence: the client connects anew and asks for the state.
         """
         self.counters.produces_dropped += 1
         if not connection.is_gone:
@@ -144,7 +144,7 @@ class KafkaEndpoint:
         self.coordinator.tick(now_us)
 
     def advertised(self, connection: KafkaConnection) -> tuple[str, int]:
-        """Where clients are told to go: as set, or where this one came in."""
+        """The address that clients get: as configured, or where this one connected."""
         failure = self.settings.kafka_advertised
         if failure is None:
             return connection.address
@@ -154,7 +154,7 @@ class KafkaEndpoint:
     # -- requests
 
     def handle(self, call: Call) -> None:
-        """Check who asks, let the handler begin. Never raises."""
+        """Check the principal, let the handler begin. Never raises."""
         self.counters.requests[call.api] += 1
         handled = HANDLED[call.api]
         principal = call.connection.principal
@@ -217,9 +217,9 @@ class KafkaEndpoint:
         self, partition: Partition, batch: memoryview, durability: Durability, header: BatchHeader
     ) -> Pending[Produced]:
         """Begin to write a batch that was checked. Raises while the server takes no writes."""
-        if self._governing.refuses:
+        if self._pressure_control.refuses:
             self.store.refused(partition, header)
-            raise self._governing.refuse()
+            raise self._pressure_control.refuse()
         return self.store.append(partition, batch, durability, header)
 
     def count_stored(self, produced: Produced, header: BatchHeader) -> None:

@@ -25,7 +25,7 @@ CODES: Final[tuple[tuple[type[HeadwaterError], ErrorCode], ...]] = (
     (MagicError, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT),
     (CodecError, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE),
     (CrcError, ErrorCode.CORRUPT_MESSAGE),
-    # Whoever sent it meant it so: unlike CORRUPT_MESSAGE, clients do not try this again.
+    # The client meant it so: unlike CORRUPT_MESSAGE, clients do not try this again.
     (BatchError, ErrorCode.INVALID_RECORD),
     (BatchTooLargeError, ErrorCode.MESSAGE_TOO_LARGE),
     (RecordTooLargeError, ErrorCode.MESSAGE_TOO_LARGE),
@@ -50,5 +50,5 @@ def code_of(error: HeadwaterError) -> ErrorCode:
 
 
 def throttle_of(error: HeadwaterError) -> int:
-    """How long a client is asked to wait that was refused for now, in milliseconds."""
+    """How long a client has to wait that was refused for now, in milliseconds."""
     return error.retry_after_ms if isinstance(error, UnavailableError) else 0

@@ -1,7 +1,7 @@
 """Fetch: whole stored batches, at once or when enough has come.
 
-A fetch that finds too little waits on its partitions and on one timer; news of a partition only
-looks at that partition again. How much is in files is guessed; a fetch that would wait for that
+A fetch that finds too little waits on its partitions and on one timer; an update of a partition
+only checks that partition again. How much is in files is guessed; a fetch that would wait for that
 reads them first, because a guess may be far from what is in one compressed batch. Sessions are not
 kept: the answer says session 0, and clients then send all their partitions each time.
 """
@@ -32,7 +32,7 @@ FIRST_EPOCH, NO_SESSION = 0, -1
 
 
 def fetch(endpoint: KafkaEndpoint, call: Call) -> None:
-    """Who begins a session, or wants none, asks for everything; there are none to go on with."""
+    """A client that begins a session, or wants none, requests everything; no session goes on."""
     if call.values["session_epoch"] not in (FIRST_EPOCH, NO_SESSION):
         call.answer({"error_code": ErrorCode.FETCH_SESSION_ID_NOT_FOUND, "session_id": 0})
         return
@@ -40,7 +40,7 @@ def fetch(endpoint: KafkaEndpoint, call: Call) -> None:
 
 
 class _Row:
-    """One partition that was asked for."""
+    """One partition of the request."""
 
     __slots__ = (
         "batches",
@@ -64,7 +64,7 @@ class _Row:
         self.size_bytes = 0
         """Of these batches, or about so many where they are to be read from files."""
         self.read_bytes: int | None = None
-        """What was found in files, when they were read before waiting."""
+        """Bytes in files, when they were read before waiting."""
         self.partition_bytes = 0
         """All of the partition at that time: what it has more since then has come on top."""
         self.error: tuple[ErrorCode, str] | None = None
@@ -128,7 +128,7 @@ class _Fetch:
             self._answer()
             return
         for row in read:
-            row.batches = []  # whoever waits holds no files
+            row.batches = []  # a fetch that waits holds no files
         for row in self._rows:
             self._plan(row)  # something may have come meanwhile
         if self._may_answer():
@@ -149,13 +149,13 @@ class _Fetch:
             return True
         return bool(self._bytes_ready >= self._call.values["min_bytes"])
 
-    # -- looking
+    # -- planning
 
     def _plan(self, row: _Row) -> None:
         """What this partition has, as far as the answer has room."""
         partition = row.partition
         if partition is None or partition.topic.dropped:
-            # A topic may go while we wait for it: whoever reads it is told then, not later.
+            # A topic may be deleted while we wait: its reader gets the error then, not later.
             row.partition, row.plan, row.batches = None, None, []
             code = self._endpoint.store.absent(self._call.organisation, row.topic)
             self._fail(row, code, "there is no such partition")
@@ -163,7 +163,7 @@ class _Fetch:
         if row.requested["current_leader_epoch"] > LEADER_EPOCH:
             self._fail(row, ErrorCode.UNKNOWN_LEADER_EPOCH, "there was only ever one leader")
             return
-        # What it was found to have before, while it waited, is looked for again.
+        # What it had before, while it waited, is planned again.
         left = self._bytes_left + row.size_bytes
         room = min(max(row.requested["partition_max_bytes"], 0), left)
         if self._bytes_ready > row.size_bytes and room <= 0:
@@ -210,13 +210,13 @@ class _Fetch:
             if self._is_enough:
                 self._give_up()
             else:
-                partition.waiters.add(wake)  # who is told is forgotten
+                partition.waiters.add(wake)  # a waiter is called once
 
         row.wake = wake
         partition.waiters.add(wake)
 
     def _give_up(self) -> None:
-        """Enough is there, or it has taken long enough, or nobody wants to know any more."""
+        """Enough is there, or it has taken long enough, or the client is gone."""
         if self._timer is not None:
             self._timer.cancel()
         self._call.hurry = None
@@ -296,7 +296,7 @@ def record_count(batch: bytes | memoryview) -> int:
 
 
 def _expected_bytes(partition: Partition, offset: int) -> int:
-    """About how much there is from here on, without looking."""
+    """About how much there is from here on, without reading."""
     records = partition.high_watermark - partition.log_start_offset
     wanted = partition.high_watermark - offset
     return partition.bytes * wanted // records if records else 0

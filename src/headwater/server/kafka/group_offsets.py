@@ -124,7 +124,7 @@ def committed_of(
 def _topics(
     committed: Mapping[tuple[str, int], Committed], requested: Iterable[Row] | None
 ) -> list[Row]:
-    """All there is when nobody says which."""
+    """All there is when the request names none."""
     if requested is None:
         keys: Iterable[tuple[str, int]] = committed
     else:

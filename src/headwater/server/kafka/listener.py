@@ -1,7 +1,7 @@
 """The Kafka port: bound before anything is recovered, answered when everything is.
 
-A port that is taken is told at once and not after a long recovery. The store lies in the same data
-directory under the same lock; whoever has topics in it can read them also while the port is off.
+A port that is taken is an error at once and not after a long recovery. The store lies in the same
+data directory under the same lock; its topics can be read also while the port is off.
 """
 
 from __future__ import annotations
@@ -50,12 +50,14 @@ class KafkaListener:
         self._directory = directory / KAFKA_DIRECTORY
         self._clock = clock
         self._disk = disk
-        self._users = Users(settings.kafka_users)  # a mistake is told before anything is started
+        self._users = Users(
+            settings.kafka_users
+        )  # a mistake is an error before anything is started
         self._server: asyncio.Server | None = None
         self._readers: ThreadPoolExecutor | None = None
         self.store: KafkaStore | None = None
         self.unavailable: UnavailableKafka | None = None
-        """In its place, when it could not be opened."""
+        """Instead of the store, when it could not be opened."""
         self.endpoint: KafkaEndpoint | None = None
 
     @property
@@ -96,10 +98,10 @@ class KafkaListener:
     async def open(
         self, database: AsyncDatabase, has_room: Callable[[], bool], shares: Shares
     ) -> None:
-        """Recover the store and answer. Nothing is made where nobody wants it."""
+        """Recover the store and answer. Nothing is created where it is not used."""
         if self._server is None and not self._disk.is_directory(self._directory):
             return
-        # Late: where the port is off and nobody left topics, nothing of Kafka is loaded.
+        # Late: where the port is off and there are no topics, nothing of Kafka is loaded.
         from headwater.engine.kafka.coordinator import Coordinator
         from headwater.engine.kafka.joined_store import JoinedStore
         from headwater.engine.kafka.store import KafkaStore
@@ -137,7 +139,7 @@ class KafkaListener:
             Coordinator(store, self._clock),
             self._readers,
             has_room,
-            engine.governing,
+            engine.pressure_control,
             self._users,
             shares,
         )

@@ -76,7 +76,7 @@ def _page_size(exchange: Exchange) -> int:
 
 
 def may_see(key: ApiKey, topic: str) -> bool:
-    """Prefixes of a key are about names as every door has them."""
+    """Prefixes of a key are about names as every protocol has them."""
     return key.may_name(partition_name(topic, 0))
 
 

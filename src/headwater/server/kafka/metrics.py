@@ -1,4 +1,4 @@
-"""What the metrics say about Kafka clients, at the moment somebody asks."""
+"""Samples of the Kafka side, read at the moment of the request."""
 
 from __future__ import annotations
 

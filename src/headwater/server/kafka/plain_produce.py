@@ -1,7 +1,7 @@
 """The short way of a plain produce, from what was read to its answer.
 
 Nothing is decided here that `producing` would decide otherwise: whatever has to be refused before
-it reaches the log goes the long way, and is told there what is wrong with it.
+it reaches the log goes the long way, which answers with the error.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class PlainCall(Call):
             self.connection.endpoint.count_stored(produced, self._plain.rows[0].header)
             try:
                 self.response = (produced_frame(self._plain, *produced),)
-            except Exception as error:  # whoever waits for it must not wait for ever
+            except Exception as error:  # a client must not wait for ever
                 self._give_up(error)
             else:
                 self.connection.answer_ready()

@@ -52,7 +52,7 @@ class _Produce:
         """Why something was not stored, of the first that was not."""
         self._dropped = False
         self._throttle_ms = 0
-        """What the client is asked to wait, where something was refused for now."""
+        """How long the client has to wait, where something was refused for now."""
         self._wait_group: WaitGroup[Produced] = WaitGroup(self._finish)
 
     def run(self) -> None:
@@ -96,7 +96,7 @@ class _Produce:
             return
         produced = done.answer()
         self._endpoint.count_stored(produced, header)
-        if "base_offset" not in row:  # of several batches, the first tells where they begin
+        if "base_offset" not in row:  # of several batches, the first says where they begin
             row["base_offset"] = produced.base_offset
             row["log_append_time_ms"] = produced.append_time_ms
             row["log_start_offset"] = produced.log_start_offset

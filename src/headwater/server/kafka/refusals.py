@@ -1,7 +1,7 @@
-"""The same error for everything a request asked for, in the form its answer has.
+"""The same error for everything in a request, in the form its answer has.
 
 Kafka has no error of a whole request: each answer says it in its own fields. One row here for each
-API, so that whoever is not let in, or meets a failure, is always told in words a client knows.
+API, so that a client that is refused, or meets a failure, always gets an error it knows.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """SCRAM-SHA-256 (RFC 5802 and 7677), the server's half. Pure: the nonce and the salt are given.
 
-Neither side sends the password; what is kept of it cannot be used to sign in. Whoever names a user
-that does not exist is led through the same steps and refused at the end, so that names cannot be
-found out.
+Neither side sends the password; what is kept of it cannot be used to sign in. A client that names
+an unknown user goes through the same exchange and is refused at the end, so that it cannot find out
+names.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The rows of Metadata: a hundred thousand in one answer, and nobody else waits for it.
+"""The rows of Metadata: a hundred thousand in one answer, without delaying other clients.
 
 What a row says beside its topic's name and id follows from the number of partitions. It is written
 by the table once for each version and number; names and ids are put in between.
@@ -37,7 +37,7 @@ class _Form(NamedTuple):
 
 
 def topic_row(topic: KafkaTopic, version: int) -> bytes:
-    """A topic as Metadata of this version tells it, written."""
+    """A topic as a row of Metadata of this version, encoded."""
     before, between, after, has_id, flexible = _form(version, len(topic.partitions))
     name = text_bytes(topic.name, flexible=flexible)
     if has_id:

@@ -92,7 +92,7 @@ def _defaults(version: int) -> dict[str, bytes]:
 
 
 def _partitions_wanted(endpoint: KafkaEndpoint, requested: Row) -> int:
-    """One copy of everything, here: that is all there is to place."""
+    """There is one broker and one copy: no other assignment is possible."""
     if requested["assignments"]:
         if (
             requested["num_partitions"] != BY_DEFAULT
@@ -196,7 +196,7 @@ def create_partitions(endpoint: KafkaEndpoint, call: Call) -> None:
 
 
 def _check_assignments(assignments: Sequence[Row], added: int) -> None:
-    """Who says where new partitions go says it of each; there is only one place."""
+    """A request that assigns new partitions assigns each; there is only one broker."""
     if assignments and len(assignments) != added:
         raise KafkaError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,

@@ -1,4 +1,4 @@
-"""Who signs in through SASL: users with a password, an organisation and scopes."""
+"""SASL users: users with a password, an organisation and scopes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Principal:
 
 
 ANYONE: Final = Principal("anyone", FIRST_ORGANISATION, EVERYTHING)
-"""Where there are neither users nor keys: whoever can connect may do everything."""
+"""Where there are neither users nor keys: every client that connects may do everything."""
 
 
 @dataclass(frozen=True, slots=True)

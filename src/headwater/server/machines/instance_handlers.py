@@ -1,4 +1,4 @@
-"""Instances over HTTP: make, move, look at, list, delete. Following them is in `instance_watch`."""
+"""Instances over HTTP: create, migrate, get, list, delete. `instance_stream` follows them."""
 
 from __future__ import annotations
 

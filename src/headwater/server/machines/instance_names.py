@@ -2,11 +2,11 @@
 
 A key with prefixes, or of an organisation of its own, speaks for a tenant: the organisation, if it
 is not the first, and the key's first prefix. What its keys call `one` is `acme.:one` to the server:
-in the log, in snapshots, in `machines:transitions`, to webhooks, and to keys that speak for nobody,
-who see all instances by their full names. So no tenant learns of another's ids by being refused,
+in the log, in snapshots, in `machines:transitions`, to webhooks, and to keys without a tenant,
+which see all instances by their full names. So no tenant learns of another's ids by being refused,
 and none can take one away. See docs/decisions/0033-ids-of-instances-belong-to-tenants.md.
 
-Instances from before that, and those that somebody without a tenant made for one, have a plain id.
+Instances from before that, and those that a key without a tenant made for one, have a plain id.
 A tenant that may name their machine goes on to use them by it.
 """
 
@@ -101,7 +101,7 @@ def _repeated(name: str, request: requests.Request | None) -> tuple[str, str, st
     return (kind, scope, key) if isinstance(key, str) else None
 
 
-# -- the other way: what a tenant is told
+# -- the other way: what a tenant gets
 
 
 def own_id(key: ApiKey, full: str) -> str:

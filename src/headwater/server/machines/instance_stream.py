@@ -1,7 +1,7 @@
 """GET /v0/instances/watch: transitions as server-sent events.
 
-The id of each event is its place in the log, so a client that comes back with Last-Event-ID goes on
-with the next one.
+The id of each event is its offset in the log, so a client that comes back with Last-Event-ID goes
+on with the next one.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ class WatchStream:
         connection.on_resumed = self._follower.pump
         self._exchange.begin_stream(200, sse.HEADERS)
         begin = {"wal_offset": self._begin, "wal_offset_text": str(self._begin)}
-        # Whoever loses the connection before a first event comes back to where it was.
+        # A client that loses the connection before a first event comes back to where it was.
         self._send(sse.RETRY + sse.json_event(b"begin", begin, b"%d" % (self._begin - 1)))
         app.delivery.add_stream(self)
         app.sse_connections += 1

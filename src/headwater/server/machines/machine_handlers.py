@@ -1,4 +1,4 @@
-"""Machines over HTTP: define, look at, draw; and their log."""
+"""Machines over HTTP: define, get, draw; and their log."""
 
 from __future__ import annotations
 

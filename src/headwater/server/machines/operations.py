@@ -1,4 +1,4 @@
-"""What can be asked of machines over the network: one function for each, for HTTP and RCPX alike.
+"""What the network may ask of machines: one function for each, for HTTP and RCPX alike.
 
 A key with prefixes sees the machines whose names begin with one of them, and their instances;
 others are as if they were not there. For changes the engine itself looks, at the very instance that
@@ -197,8 +197,8 @@ def read_wal(
 
 
 def wal_stats(engine: Engine, key: ApiKey) -> Operation[wire.WalStatsAnswer]:
-    """A key with prefixes is told what every answer tells, where the log ends, and whether it is
-    well. How much is in it is about everybody."""
+    """A key with prefixes gets what every answer has: where the log ends and whether it is
+    healthy. How much is in it says something about other keys."""
     whole = responses.stats((yield from engine_operations.wal_stats_operation(engine)))
     if not key.prefixes:
         return whole

@@ -55,8 +55,8 @@ def _printed(event: TransitionEvent, with_ctx: bool) -> bytes:
 
 
 class FollowerQueue:
-    """Who has news in this turn of the loop, looked at one after the other: a hundred followers of
-    one transition cost the loop one call."""
+    """Followers with new events in this turn of the loop, served one after the other: a hundred
+    followers of one transition cost the loop one call."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -73,7 +73,7 @@ class FollowerQueue:
         for follower in waiting:
             try:
                 follower.run()
-            except Exception as error:  # whoever is behind it is told all the same (I14)
+            except Exception as error:  # the followers behind it are served all the same (I14)
                 broken = broken or error
         if broken is not None:
             raise broken
@@ -106,7 +106,7 @@ class TransitionFollower:
         sink: EventSink,
         read_again: Callable[[int], CatchUpPlan] | None = None,
     ) -> None:
-        """`read_again`: what was missed is read from the log instead of told as missed."""
+        """`read_again`: what was missed is read from the log instead of reported as missed."""
         self._app = app
         self._watcher = watcher
         self._sink = sink
@@ -131,7 +131,7 @@ class TransitionFollower:
         return self._catching_up is None and self._watcher.is_up_to_date
 
     def _on_event(self) -> None:
-        """Something is new. Looked at once for all that a commit brings."""
+        """Something is new: run once for all events of a commit."""
         if not self._scheduled:
             self._scheduled = True
             self._app.follower_queue.add(self)
@@ -195,7 +195,7 @@ class TransitionFollower:
             self._sink.send_events(events[at : at + EVENTS_AT_ONCE])
 
     def close(self) -> None:
-        """Nobody listens any more."""
+        """The client is gone."""
         self._watcher.on_events = None
         self._watcher.close()
         self._room.set()

@@ -2,16 +2,16 @@
 
 Each has a position in the machines' log that is on disk before the log moves on without it, so a
 restart goes on where it was. What cannot be delivered is tried again, later and later; only its own
-webhook waits for it. The engine is never waited for by anybody here.
+webhook waits for it. Nothing here makes the engine wait.
 
-An error of the disk is told and tried again, too: a full one costs no webhook its place, only a
-few repeats if the server is killed meanwhile.
+The server logs an error of the disk and tries again: a full disk costs no webhook its position,
+only a few repeats if the server is killed meanwhile.
 
 The log is kept for a webhook that is behind, so it gets everything however slow it is; but not for
-ever: more than WEBHOOK_HELD_BYTES_MAX behind, what is compacted away is told as a gap.
+ever: more than WEBHOOK_HELD_BYTES_MAX behind, the webhook gets a gap for what was compacted away.
 
-The receiver can tell a repeat by `headwater-delivery`, the transition's place in the log, and who
-sent it by `headwater-signature`: HMAC-SHA256 of the timestamp, a dot and the body.
+The receiver recognizes a repeat by `headwater-delivery`, the transition's offset in the log, and
+the sender by `headwater-signature`: HMAC-SHA256 of the timestamp, a dot and the body.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class WebhookDelivery:
         self.delivered = 0
         self.failures = 0
         self.gaps = 0
-        """Ranges of the log that it could not be told of."""
+        """Ranges of the log that it did not get."""
         self.last_gap: tuple[int, int, GapReason] | None = None
         self.position: int | None = None
         """Everything before this offset is delivered."""
@@ -146,7 +146,7 @@ class WebhookDelivery:
         return hold
 
     def _catch_up_with_log(self) -> None:
-        """A compaction begins. Who waits for something new has everything before it."""
+        """A compaction begins. A webhook that waits for new events has everything before them."""
         self._app.engine.core.owner.call(self._pass_by_what_is_of_others)
 
     def _pass_by_what_is_of_others(self) -> None:
@@ -158,7 +158,7 @@ class WebhookDelivery:
         """Where it was; at first use, the end of the log as it was then."""
         if self.position is None:
             # The file is there and says nothing: everything there is, rather than nothing. The
-            # receiver can tell the repeats.
+            # receiver recognizes the repeats.
             self.position = global_offset(self._store.book.oldest_segment, 0)
         if self.saved is None:
             await self._write(self.position)
@@ -306,7 +306,7 @@ class TransitionSource:
     def send_missed(
         self, first_offset: int, last_offset: int, count: int | None, reason: GapReason
     ) -> None:
-        """Compacted away before they could be delivered, or damaged: that, too, is told."""
+        """Compacted away before they were delivered, or damaged: the webhook gets that, too."""
         self._note_gap(first_offset, last_offset, reason)
         gap = {
             "type": "gap",
@@ -320,7 +320,7 @@ class TransitionSource:
 
     def end(self) -> None:
         """The log cannot be read; or the machines are closed, and so is the server, which cancels
-        whoever waits here."""
+        the tasks that wait here."""
         self._ended = True
         self._changed.set()
 
@@ -352,7 +352,7 @@ class Webhooks:
         return bool(self._tasks)
 
     def begin(self) -> None:
-        """The database is there; the machines are opened now if anybody is to be told of them."""
+        """The database is there; the machines are opened now if a webhook follows them."""
         self._release_others(self._app.engine.core.holds)
         away = self._app.engine.core.parts.error(Part.MACHINES) if self._hooks else None
         if away is not None:
@@ -375,7 +375,7 @@ class Webhooks:
         self._tasks.append(self._app.loop.create_task(self._until_done(work, label)))
 
     async def _until_done(self, work: Callable[[], Awaitable[None]], label: str) -> None:
-        """What goes wrong with the disk is told, and may be right the next time."""
+        """An error of the disk is logged and tried again: it may be gone the next time."""
         delay = self._app.settings.webhook_retry_ms / 1_000
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What the metrics say of state machines; zeros while nobody has used them."""
+"""Samples of the state machines; zeros until they are used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def machine_samples(app: App, key: ApiKey) -> list[Sample]:
-    """As the owner. A key with prefixes is told how many machines and instances are its own."""
+    """As the owner. A key with prefixes gets the number of its own machines and instances."""
     if key.prefixes:
         store = app.engine.machines.store
         own = None if store is None else counts(store, sees_of(key))

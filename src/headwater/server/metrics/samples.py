@@ -1,4 +1,4 @@
-"""Gathering what the metrics say, at the moment somebody asks."""
+"""The samples of one scrape, read at the moment of the request."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOPICS_MAX: Final = 1_000
 
 
 def collect(app: App, key: ApiKey) -> list[Sample]:
-    """What this key may know. One with prefixes is told of its own topics, routers, machines and
+    """What this key may know. One with prefixes gets those of its own topics, routers, machines and
     lags, and of the rest only whether the server is well: what others do is not its business."""
     samples = [
         Sample("ready", int(app.database is not None and not app.draining)),
@@ -57,7 +57,7 @@ def collect(app: App, key: ApiKey) -> list[Sample]:
 
 def _engine_samples(engine: Engine) -> list[Sample]:
     core = engine.core
-    samples = [Sample("tail_bytes", core.tail_bytes), *pressure_samples(engine.governing)]
+    samples = [Sample("tail_bytes", core.tail_bytes), *pressure_samples(engine.pressure_control)]
     samples += [Sample(name, getattr(core.counters, name)) for name in COUNTERS]
     return samples
 

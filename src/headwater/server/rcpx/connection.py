@@ -92,7 +92,7 @@ class RcpxConnection(asyncio.Protocol):
         return self.greeted and self.key is not None
 
     def admit(self, key: ApiKey) -> None:
-        """AUTH was right. Whoever is let in may stay as long as it likes, so it is counted."""
+        """AUTH was right. An admitted client may stay as long as it likes, so it is counted."""
         shares = self.app.quotas.connections
         if self._counted_for != key.digest and not self.is_gone:
             shares.take(key.digest)
@@ -216,7 +216,7 @@ class RcpxConnection(asyncio.Protocol):
         self.under_way -= 1
         if self._waiting is not None:
             if not self.under_way:
-                # Not at once: the engine is telling its news, and this answer is not sent yet.
+                # Not at once: the engine is delivering events, and this answer is not sent yet.
                 self.app.loop.call_soon(self._go_on)
         elif self._reading is not None and not self._reading.goes_on:
             self._set_reading()

@@ -78,9 +78,9 @@ class RcpxEvent(PendingEvent):
 
 
 def take_event(connection: RcpxConnection, payload: bytes) -> bool:
-    """Begin an event; False when these bytes are to be looked at as any others are.
+    """Begin an event; False when these bytes are to be handled like any others.
 
-    Who is let in by this was let in by the way of all operations before.
+    The key was admitted for this operation by the general way before.
     """
     if _NAMED not in payload or OPERATION not in connection.granted:
         return False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from headwater.server.rcpx.connection import RcpxConnection
 
 WAL_PAGE_BYTES: Final = PAYLOAD_BYTES_MAX // 4
-"""Of the log in one answer, which tells it twice and has to fit into a frame."""
+"""Of the log in one answer, which contains it twice and has to fit into a frame."""
 _EMPTY: Final = b"{}"
 _encode = msgspec.json.Encoder().encode
 Run = Callable[["RcpxConnection", Any], Result | Work[MachineResponse | Result]]
@@ -55,7 +55,7 @@ def is_write(app: App, name: str) -> bool:
 
 
 def begin_operation(connection: RcpxConnection, request_id: bytes, request: Request) -> None:
-    """Check who asks and what; answer at once, or when it is done. Raises what is refused."""
+    """Check key and params; answer at once, or when it is done. Raises refusals."""
     operation = OPERATIONS.get(request.op)
     if operation is None:
         raise bad_request(f"there is no operation {request.op[:40]!r}")

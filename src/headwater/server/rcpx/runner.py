@@ -18,7 +18,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Result(NamedTuple):
-    """A result as JSON, and the place in the WAL it is about."""
+    """A result as JSON, with its offset in the WAL."""
 
     body: bytes
     wal_offset: int | None = None

@@ -1,8 +1,8 @@
-"""Delivery of new records to streams: topics with news, each served when it is its turn.
+"""Delivery of new records to streams: topics with updates, each served in its turn.
 
 A write makes its topic ready; delivery runs after the acks of that commit are out, a few turns at
-a time, so that requests are served in between. Whoever follows a topic is pumped from its own
-cursor. What several streams want at the same place is read and rendered once; it is kept for that
+a time, so that requests are served in between. Each follower of a topic is pumped from its own
+cursor. What several streams want from one position is read and rendered once; it is kept for that
 turn only, so that nothing deleted since is ever sent.
 
 Under pressure turns wait a little, so that records share frames, and topics of band 0 wait until
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class ReadOptions:
-    """What a stream reads: the same wish at the same place gets the same bytes.
+    """What a stream reads: the same options at the same position get the same bytes.
 
-    Streams that want the same share one, see `Delivery.shared`: to compare or to hash it field
-    by field would take longer than anything else that is done for a stream.
+    Streams with equal options share one object, see `Delivery.shared`: to compare or to hash it
+    field by field would take longer than anything else that is done for a stream.
     """
 
     projection: Projection
@@ -108,17 +108,17 @@ class Delivery:
         self._prefix_watchers: set[TopicFollower] = set()
         self._wakeups: dict[str, Wakeup] = {}
         self._strong: Counter[str] = Counter()
-        self._governing: PressureControl | None = None
+        self._pressure_control: PressureControl | None = None
         self._ready: ReadySet[Topic]
         self._scheduled = False
         self._delivering = False
         self._rendered: dict[tuple[int, int, ReadOptions], Batch] = {}
         self._shared: WeakValueDictionary[tuple[Any, ...], ReadOptions] = WeakValueDictionary()
 
-    def govern(self, governing: PressureControl) -> None:
-        """Recovery is done: there will be news."""
-        self._governing = governing
-        self._ready = governing.ready_set()
+    def govern(self, pressure_control: PressureControl) -> None:
+        """Recovery is done: there will be updates."""
+        self._pressure_control = pressure_control
+        self._ready = pressure_control.ready_set()
 
     def add_stream(self, stream: Stream) -> None:
         self._streams.add(stream)
@@ -148,7 +148,7 @@ class Delivery:
             del self._strong[address]
 
     def _register_wakeup(self, topic: Topic) -> None:
-        """Partitions tell of news to those who asked, once; topics of the engine tell us always."""
+        """Partitions call their waiters once for an update; topics of the engine always call us."""
         wakeup = self._wakeups.get(topic.address)
         if wakeup is None:
             wakeup = self._wakeups[topic.address] = partial(self._on_wakeup, topic)
@@ -166,7 +166,7 @@ class Delivery:
         """A follower that follows nothing any more."""
         self._prefix_watchers.discard(follower)
 
-    # -- news
+    # -- updates
 
     def on_news(self, topic: Topic) -> None:
         """A topic has something new. Called by the engine, as the owner, for every write."""
@@ -187,13 +187,13 @@ class Delivery:
 
     def resume(self) -> None:
         """Those who wait may be served by now: pressure went, or they have grown old."""
-        if self._governing is not None and self._ready.size and not self._scheduled:
+        if self._pressure_control is not None and self._ready.size and not self._scheduled:
             self._schedule(self._app.now_us())
 
     def _schedule(self, now_us: int) -> None:
-        assert self._governing is not None
+        assert self._pressure_control is not None
         self._scheduled = True
-        wait_us = self._governing.coalesce_us
+        wait_us = self._pressure_control.coalesce_us
         self._ready.not_before_us = now_us + wait_us
         if wait_us:
             self._app.loop.call_later(wait_us / US_PER_S, self._deliver)
@@ -227,7 +227,7 @@ class Delivery:
     # -- reading for streams
 
     def shared(self, options: ReadOptions) -> ReadOptions:
-        """The one wish for all who want the same."""
+        """The one object for all equal options."""
         return self._shared.setdefault(_OPTION_VALUES(options), options)
 
     def read(self, topic: Topic, cursor: int, options: ReadOptions) -> Batch | None:

@@ -97,7 +97,7 @@ class EventStream:
             for topic in app.engine.topics.list(prefix, None):
                 self._subscriptions.appeared(topic)
 
-    # -- what `Following` asks
+    # -- what the subscriptions ask
 
     @property
     def has_room(self) -> bool:

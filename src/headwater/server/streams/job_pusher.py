@@ -1,6 +1,6 @@
 """GET /v0/topics/:queue/work: jobs pushed to workers over server-sent events.
 
-All workers of a queue stand in one line, which is served by one task: whoever has room takes part
+All workers of a queue stand in one line, which one task serves: a worker that has room takes part
 in the next pass, and passes share evenly. A worker has at most `max` jobs in hand; an ack or nack,
 sent as for any other job, makes room. When a connection ends its jobs are free for others at once.
 A client that does not read is not given more (I14).
@@ -89,7 +89,7 @@ class JobPusher:
         stream.begin(node, limit, lease_ms)
 
     def nudge(self, name: str) -> None:
-        """Jobs of this queue were settled."""
+        """Jobs of this queue were acked, given back or extended."""
         if self._lines:
             topic = self._app.engine.find(name)
             line = None if topic is None else self._lines.get(topic.topic_id)
@@ -125,7 +125,7 @@ class WorkLine:
         """As long as there are workers and jobs can come."""
         drive, engine = self._app.ready_database.drive, self._app.engine
         while True:
-            await asyncio.sleep(0)  # whoever else is ready comes first
+            await asyncio.sleep(0)  # other tasks that are ready come first
             self._woken.clear()
             if not self.streams:
                 return
@@ -212,7 +212,7 @@ class WorkStream:
         self._number = number
         self._key = app.key_of(exchange)
         self._request: ClaimRequest | None = None
-        """What it has asked for and was not yet told of."""
+        """What it requested and did not get yet."""
         self._sent_us = app.now_us()
         self.ended = False
 
@@ -247,7 +247,7 @@ class WorkStream:
         return self._request
 
     def give_up(self) -> None:
-        """What was asked for and not sent is nobody's, and was no delivery."""
+        """What was requested and not sent is free again, and was no delivery."""
         request, self._request = self._request, None
         if request is not None and (request.grant is not None or not request.served):
             self._line.queues.abandon(self._line.topic, request)

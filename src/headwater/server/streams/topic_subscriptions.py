@@ -2,7 +2,7 @@
 
 A client that does not read is not pumped: it costs a bounded buffer and loses nothing but what its
 topic's own limits take (I14). A cursor belongs to a topic, not to a name: when a topic was dropped
-and made again in between, the client is told of the drop first.
+and made again in between, the client gets the drop first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from headwater.server.http.exchange import Exchange
 
 BATCHES_AT_ONCE: Final = 16
-"""Then everybody else has a turn."""
+"""Then others have a turn."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,7 +41,7 @@ class RecordSink(Protocol):
 
     @property
     def has_room(self) -> bool:
-        """Asked before anything is read or rendered."""
+        """Checked before anything is read or rendered."""
 
     def send_batch(self, name: str, batch: Batch, *, caught_up: bool) -> None:
         """`caught_up` is true when this batch is the first to reach the end."""
@@ -72,7 +72,7 @@ class TopicSubscriptions:
         return ((name, subscription.cursor) for name, subscription in self._by_name.items())
 
     def follow(self, topic: Topic, cursor: int, options: ReadOptions) -> None:
-        """From now on. A second time puts the client to another place."""
+        """From now on. A second time moves the cursor."""
         options = self._app.delivery.shared(options)
         self._by_name[topic.name] = TopicSubscription(
             topic.topic_id, topic.address, cursor, options
@@ -120,7 +120,7 @@ class TopicSubscriptions:
         ):
             if topic.topic_id != subscription.topic_id:
                 if topic.dropped:
-                    return  # news of an earlier topic of this name
+                    return  # an update of an earlier topic of this name
                 self._gone(name)
                 self.appeared(topic)
                 subscription = self._by_name.get(name)

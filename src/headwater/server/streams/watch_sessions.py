@@ -129,7 +129,7 @@ class WatchSessions:
     def get(self, wid: str, key: ApiKey) -> Watch:
         watch = self._by_id.get(wid)
         if watch is None or watch.key.digest != key.digest:
-            # Somebody else's watch is as unknown as none at all.
+            # The watch of another key is as unknown as none at all.
             raise HttpError("not_found", "there is no such watch; open a new one")
         return watch
 

@@ -86,7 +86,7 @@ class WebSocket(asyncio.Protocol):
     def handshake(self) -> None:
         """Let the library read the request once more and answer it, or refuse it as any other."""
         exchange, protocol = self._exchange, self._protocol
-        # Without the key, in either place: the library logs what it reads, when it is told to.
+        # Without the key, in query and headers: the library may log what it reads.
         lines = [b"GET %b HTTP/1.1" % exchange.path]
         lines += [
             b"%b: %b" % item for item in exchange.headers.items() if item[0] != b"authorization"
@@ -175,7 +175,7 @@ class WebSocket(asyncio.Protocol):
         request_id: Any = None
         try:
             if not message.isascii():
-                message.decode("utf-8")  # the library does not look, and payloads are kept as sent
+                message.decode("utf-8")  # the library does not check, and payloads are kept as sent
             operation = decode_message(message)
             request_id = operation.request_id
             if isinstance(operation, Subscribe):
@@ -209,7 +209,7 @@ class WebSocket(asyncio.Protocol):
         starts = request.starts()
         for name in starts:
             self._key.require_name(name)
-        # All of them are looked up before any is followed: a name that is missing refuses it whole.
+        # All of them are looked up before any is followed: one missing name refuses the request.
         topics = [
             (self._app.space(name, self._key).topic(name), start) for name, start in starts.items()
         ]
@@ -318,11 +318,11 @@ class WebSocket(asyncio.Protocol):
         if not self._loading:
             self._connection.hold_back(False)
 
-    # -- what `Following` asks
+    # -- what the subscriptions ask
 
     @property
     def has_room(self) -> bool:
-        """Room for a message is asked for before a record is rendered."""
+        """Checked before a record is rendered."""
         return not self._connection.paused
 
     def send_batch(self, name: str, batch: Batch, *, caught_up: bool) -> None:
@@ -350,7 +350,7 @@ class WebSocket(asyncio.Protocol):
     # -- silence, and the end
 
     def beat(self, now_us: int) -> None:
-        """A peer that is gone without a word is found out by a ping that nobody answers."""
+        """A peer that vanished shows by a ping without an answer."""
         if self._connection.paused:
             return
         if now_us - self._received_us >= 3 * PING_AFTER_US:

@@ -1,4 +1,4 @@
-"""The path that speaks WebSocket, for who asks for it without an upgrade.
+"""The path that speaks WebSocket, for a request without an upgrade.
 
 By itself, because the library for WebSockets is loaded by the first who does upgrade.
 """

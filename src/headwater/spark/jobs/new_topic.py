@@ -26,7 +26,6 @@ import msgspec
 from headwater.config.topic import TopicSettings, check_topic_name
 from headwater.core.errors import DamageError, RequestError, TopicExistsIncompatibleError
 from headwater.disk import Disk, replace_file, sync_names
-from headwater.format.frame import Frame
 from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.segment import ENTRY_BYTES, SegmentPart, topic_directory_name
 from headwater.format.snapshot import (
@@ -36,10 +35,11 @@ from headwater.format.snapshot import (
     encode_snapshot,
     snapshot_name,
 )
-from headwater.recovery.catalog import Catalog, TopicNotes
+from headwater.recovery.catalog import Catalog
+from headwater.recovery.history.topics import TABLE_FRAMES
 from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.replay import replay
-from headwater.recovery.rows import replay_rows
+from headwater.recovery.rows import replay_controls
 from headwater.recovery.snapshots import covered_frames, load_snapshot
 from headwater.recovery.survey import access_error
 from headwater.store.segment_stores import LocalSegmentStore
@@ -151,11 +151,9 @@ def _known(disk: Disk, directory: PurePath) -> tuple[Snapshot, Catalog]:
     snapshot = load_snapshot(disk, directory, [])
     covered = {} if snapshot is None else covered_frames(directory, snapshot, report.shards)
     catalog = Catalog(snapshot)
-    for row in replay_rows(replay(disk, report.shards, covered), covered, records=False):
-        if isinstance(row, Frame):
-            notes = TopicNotes()
-            notes.take(row)
-            catalog.take({row.topic_id: notes})
+    for _, frames in replay_controls(replay(disk, report.shards, covered), covered, TABLE_FRAMES):
+        for frame in frames:
+            catalog.note(frame)
     return snapshot or Snapshot(0, 1, (), (), {}), catalog
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from headwater.format.frame import FrameType
 from headwater.format.topic_frames import RecordsDeleted, decode_body
 from headwater.recovery.follower import LogFollower
-from headwater.recovery.rows import RecordRows, replay_rows
-from headwater.spark.source.log_view import Deletion, deletion_of
+from headwater.recovery.history.floors import Deletion, deletion_of
+from headwater.recovery.rows import replay_controls
+
+_WANTED: Final = (FrameType.TOPIC_DELETE, FrameType.DELETE)
 
 
 @dataclass(slots=True)
@@ -43,10 +46,7 @@ def changes_since(follower: LogFollower) -> Changes:
 
 def _bodies(follower: LogFollower) -> Iterator[tuple[int, RecordsDeleted | None]]:
     """Each delete, and None for a topic that was dropped."""
-    for frame in replay_rows(iter(follower.poll()), {}, records=False):
-        if isinstance(frame, RecordRows):
-            continue
-        if frame.type is FrameType.TOPIC_DELETE:
-            yield frame.topic_id, None
-        elif frame.type is FrameType.DELETE:
-            yield frame.topic_id, decode_body(frame, RecordsDeleted)
+    for _, frames in replay_controls(iter(follower.poll()), {}, _WANTED):
+        for frame in frames:
+            dropped = frame.type is FrameType.TOPIC_DELETE
+            yield frame.topic_id, None if dropped else decode_body(frame, RecordsDeleted)

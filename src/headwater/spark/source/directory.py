@@ -129,8 +129,8 @@ class Directory:
         """The segments of a topic as the log knows them, oldest first."""
         segments = self.files_of(topic.topic_id).load(
             topic.checkpointed_seq,
-            topic.active_first_seq,
-            topic.active_data_bytes,
+            topic.stored.active_first_seq,
+            topic.stored.active_data_bytes,
             topic.first_seq,
         )
         if not _is_gapless(topic, segments):

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from headwater.core.errors import DamageError
+from headwater.recovery.history.floors import Deletion
 from headwater.spark.source.batch_assembler import Gap
 from headwater.spark.source.changes import Changes, changes_since
 from headwater.spark.source.deletions import deleted_rows, newest
 from headwater.spark.source.directory import MAY_PASS, Directory, Tries
 from headwater.spark.source.directory_snapshot import DirectorySnapshot
 from headwater.spark.source.location import ReadContext
-from headwater.spark.source.log_view import Deletion, LogView
+from headwater.spark.source.log_view import LogView
 from headwater.spark.source.split_reader import read_split
 from headwater.spark.source.splits import DirectorySlice, LostSplit, Split, clip
 from headwater.wire.frame_rows import RecordRows
@@ -149,7 +150,7 @@ class SliceReader:
         if topic is None or topic.topic_id != self._slice.topic_id:
             return [LostSplit(first, last, DROPPED)], []
         splits = clip(self._directory.splits(view, topic), first, last)
-        if first < topic.evict_floor:
+        if first < topic.stored.evict_floor:
             upto = min(topic.first_seq - 1, last)
             splits.insert(0, LostSplit(first, upto, topic.losses.word))
         return splits, topic.deletions

@@ -45,7 +45,7 @@ class DirectorySnapshot:
         topic = self.view.find(name)
         if topic is None:
             return None
-        first, floor, losses = topic.first_seq, topic.evict_floor, topic.losses
+        first, floor, losses = topic.first_seq, topic.stored.evict_floor, topic.losses
         if has_retention(topic.settings) and topic.head_seq >= first:
             now_ms = self.directory.clock.wall_ms()
             gone = evicted(topic, self._slots(topic), now_ms)

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from headwater.core.errors import DataLossError
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.recovery.follower import LogFollower
+from headwater.recovery.history.floors import Deletion
 from headwater.spark.source.batch_assembler import Gap
-from headwater.spark.source.log_view import Deletion
 from headwater.store.segment import Segment
 
 

@@ -29,7 +29,7 @@ def test_checkpoints_that_fail_are_told_in_the_log_and_in_the_metrics(tmp_path: 
             return int(metrics["headwater_housekeeping_failing"])
 
         def told() -> list[str]:
-            return [line["log_level"] for line in lines if "checkpoint" in line["event"]]
+            return [line["log_level"] for line in lines if "maintenance" in line["event"]]
 
         assert failing() == 0
         disk.is_full = True
@@ -54,7 +54,7 @@ def test_a_compaction_that_fails_is_told_until_one_succeeds(tmp_path: Path) -> N
     ):
 
         def told() -> list[str]:
-            return [line["log_level"] for line in lines if "checkpoint" in line["event"]]
+            return [line["log_level"] for line in lines if "maintenance" in line["event"]]
 
         disk.is_full = True
         put(http, "order")
