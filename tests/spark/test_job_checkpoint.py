@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headwater.config.engine import EngineSettings
 from headwater.core.errors import DamageError, DirectoryInUseError, RequestError
+from headwater.core.results import TopicState
 from headwater.engine.database import Database
-from headwater.engine.topics.lifecycle import TopicState
 from headwater.format.mark import mark_prefix
 from headwater.format.names import wal_file_name
 from headwater.format.segment import parse_segment_file, parse_topic_directory_name

@@ -13,6 +13,7 @@ from typing import Any
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import PoisonedError
+from headwater.core.results import TopicState
 from headwater.disk import DirectoryLock, Disk
 from headwater.engine.core import EngineCore, ShardProgress
 from headwater.engine.machines.host import MachineHost
@@ -27,7 +28,7 @@ from headwater.engine.routers.copy_rounds import CopyRounds
 from headwater.engine.routers.definitions import Routers
 from headwater.engine.routers.forwarder_thread import ForwarderThread
 from headwater.engine.topics.appender import Appender
-from headwater.engine.topics.lifecycle import Topics, TopicState
+from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import Loaded, load_once
 from headwater.engine.topics.losses import RecoveryNotes
 from headwater.engine.topics.publisher import Publisher

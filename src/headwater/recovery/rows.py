@@ -36,6 +36,17 @@ _CONTROLS: Final = frozenset(FrameType) - {FrameType.APPEND}
 _SHRINKAGE: Final = FRAME_BYTES_MIN - SEGMENT_FRAME_BYTES_MIN
 
 
+def entries_in_log(
+    sizes: NDArray[numpy.int64], ts: NDArray[numpy.uint64], flags: NDArray[numpy.uint8]
+) -> Entries:
+    """Index entries for records that are only in the log, from the columns of their frames."""
+    entries = numpy.zeros(len(sizes), INDEX_DTYPE)
+    entries["len"] = sizes - _SHRINKAGE
+    entries["ts"] = ts
+    entries["flags_check"] = flags | numpy.uint8(IndexFlag.IN_WAL)
+    return entries
+
+
 @dataclass(frozen=True, slots=True)
 class RecordRows:
     """Records of one topic, in seq order, as they lie in one log file."""
@@ -65,11 +76,7 @@ class RecordRows:
 
     def entries(self) -> Entries:
         """Index entries for records that are only in the log."""
-        entries = numpy.zeros(len(self.seqs), INDEX_DTYPE)
-        entries["len"] = self.sizes - _SHRINKAGE
-        entries["ts"] = self.ts
-        entries["flags_check"] = self.flags | numpy.uint8(IndexFlag.IN_WAL)
-        return entries
+        return entries_in_log(self.sizes, self.ts, self.flags)
 
     def copy(self) -> tuple[bytes, NDArray[numpy.int64]]:
         """The frames' bytes one behind the other, and where each begins."""

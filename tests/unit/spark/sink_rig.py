@@ -15,8 +15,8 @@ import headwater
 from headwater.client import Client, Retry
 from headwater.client.calls import Records
 from headwater.core.clock import Doorbell, SystemClock
+from headwater.core.results import Appended
 from headwater.core.units import US_PER_MS, US_PER_S
-from headwater.engine.pending import Appended
 from headwater.spark.sink.ledger import LEDGER_SUFFIX, WriteTask
 from headwater.spark.sink.options import SinkOptions, sink_options
 from headwater.spark.sink.rows import Rows

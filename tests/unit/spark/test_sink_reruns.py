@@ -18,7 +18,7 @@ from headwater.core.errors import (
     StaleWriterError,
     WriteUncertainError,
 )
-from headwater.engine.pending import Appended
+from headwater.core.results import Appended
 from headwater.spark.sink import topic_writer
 from headwater.spark.sink.ledger import Ledger, ledger_name
 from headwater.spark.sink.sender import FENCE_MS

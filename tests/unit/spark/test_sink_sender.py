@@ -15,7 +15,7 @@ from headwater.core.errors import (
     UnavailableError,
     WriteUncertainError,
 )
-from headwater.engine.pending import Appended
+from headwater.core.results import Appended
 from headwater.spark.sink.mark_scan import find_marks
 from headwater.spark.sink.sender import PATIENCE_US
 from tests.unit.spark.sink_rig import (

@@ -13,10 +13,11 @@ from pathlib import PurePath
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
+from headwater.core.results import TopicState
 from headwater.disk import Disk
 from headwater.engine.core import EngineCore
 from headwater.engine.owner import BatonOwner
-from headwater.engine.topics.lifecycle import Topics, TopicState
+from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import Loaded, load_topic
 from headwater.engine.topics.reader import Reader, ReadPlan
 from headwater.engine.topics.recovery import TopicRecovery

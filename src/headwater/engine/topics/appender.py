@@ -20,9 +20,10 @@ from headwater.core.errors import (
     RequestError,
     TopicExistsIncompatibleError,
 )
+from headwater.core.results import Appended
 from headwater.core.units import US_PER_MS
 from headwater.engine.core import EngineCore
-from headwater.engine.pending import Appended, Change, Keyed, Write
+from headwater.engine.pending import Change, Keyed, Write
 from headwater.engine.pressure import PressureControl
 from headwater.engine.routers.copy_flush import flush_copies
 from headwater.engine.topics.lifecycle import Topics

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.core.units import US_PER_S
 from headwater.engine.pressure import PressureControl
-from headwater.model.pressure import SAMPLE_US, Rung, Transition
+from headwater.model.pressure import SAMPLE_US, Rung, RungChange
 from headwater.observe.metrics import Sample
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class PressureWatch:
         self._pressure_control.tick()
         self._app.delivery.resume()
 
-    def _log(self, transitions: Sequence[Transition]) -> None:
+    def _log(self, transitions: Sequence[RungChange]) -> None:
         for rung, entered, pressure in transitions:
             level, on, off = _MEANS[rung]
             self._app.log.log(

@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
+from headwater.core.results import Tombstone
 from headwater.core.units import US_PER_S
 from headwater.engine.pressure import PressureControl
 from headwater.engine.ready_set import ReadySet
@@ -31,7 +32,6 @@ from headwater.engine.topics.operations import (
 )
 from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan, TailRead
 from headwater.engine.topics.topic import Topic, Wakeup
-from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.http.json_rows import take_rendered

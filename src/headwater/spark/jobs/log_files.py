@@ -90,12 +90,25 @@ class TopicRows:
     topic_id: int
     order: Order
     path: str
-    offset: NDArray[numpy.int64]
-    size: NDArray[numpy.int64]
-    seq: NDArray[numpy.int64]
+    offsets: NDArray[numpy.int64]
+    sizes: NDArray[numpy.int64]
+    seqs: NDArray[numpy.int64]
     ts: NDArray[numpy.uint64]
     flags: NDArray[numpy.uint8]
     controls: list[Control] = field(default_factory=list)
+
+    def part(self, start: int, end: int) -> TopicRows:
+        """Some of the records, without what stands between them."""
+        return TopicRows(
+            self.topic_id,
+            self.order,
+            self.path,
+            self.offsets[start:end],
+            self.sizes[start:end],
+            self.seqs[start:end],
+            self.ts[start:end],
+            self.flags[start:end],
+        )
 
 
 class Covered(NamedTuple):

@@ -17,7 +17,7 @@ from headwater.spark.sink.rows import MARK
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.model.loss import Tombstone
+    from headwater.core.results import Tombstone
 
 _FEW: Final = 16
 """Records requested where a mark is expected."""

@@ -10,10 +10,9 @@ import pytest
 import headwater
 from headwater.core.errors import DamageError
 from headwater.core.records import Record
+from headwater.core.results import Diff, Tombstone
 from headwater.engine.routers import copy_rounds
-from headwater.engine.topics.reader import Diff
 from headwater.format.segment import SegmentFile
-from headwater.model.loss import Tombstone
 from tests.rig.damage import (
     damage_entries,
     damage_records,

@@ -1,49 +1,48 @@
-"""State machines for callers that may block: embedded, and over HTTP."""
+"""State machines for event loops: the awaitable twin of `api`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from headwater.engine.machines import calls, requests
-from headwater.engine.machines.watchers import WatchFilter, watch_filter
+from headwater.api import machine_requests as requests
+from headwater.api.machine_requests import WatchFilter, watch_filter
+from headwater.api.machines import Moved
 from headwater.wire import machine_answers as answers
 
-Moved = answers.TransitionAnswer | answers.GapAnswer
-"""A transition; or a gap, where transitions were missed or are gone."""
 
-
-class Machines:
-    """Made by `Database.machines`, and by the `machines` of a client."""
+class AsyncMachines:
+    """Made by `AsyncDatabase.machines`, and by the `machines` of a client."""
 
     def __init__(
         self,
-        call: Callable[[calls.MachineCall], Any],
-        watch: Callable[[WatchFilter, int | None, int | None], Iterator[Moved]],
+        call: Callable[[requests.MachineCall], Awaitable[Any]],
+        watch: Callable[[WatchFilter, int | None, int | None], AsyncIterator[Moved]],
     ) -> None:
         self._call = call
         self._watch = watch
 
-    def put_machine(
+    async def put_machine(
         self, machine: str, version: int, definition: dict[str, Any]
     ) -> answers.MachinePutAnswer:
-        """Define a version of a machine. It never changes; the same again does nothing."""
-        answer: answers.MachinePutAnswer = self._call(
+        """Define a version of a machine. It never changes; the same definition again does nothing.
+        Define a version of a machine. It never changes; the same definition again does nothing."""
+        answer: answers.MachinePutAnswer = await self._call(
             requests.PutMachine(machine, version, definition)
         )
         return answer
 
-    def get_machine(self, machine: str, version: int | None = None) -> answers.MachineAnswer:
+    async def get_machine(self, machine: str, version: int | None = None) -> answers.MachineAnswer:
         """A version of a machine, the newest without one."""
-        answer: answers.MachineAnswer = self._call(calls.GetMachine(machine, version))
+        answer: answers.MachineAnswer = await self._call(requests.GetMachine(machine, version))
         return answer
 
-    def list_machines(self) -> answers.MachineListAnswer:
+    async def list_machines(self) -> answers.MachineListAnswer:
         """All machines, by name, with their versions."""
-        answer: answers.MachineListAnswer = self._call(calls.ListMachines())
+        answer: answers.MachineListAnswer = await self._call(requests.ListMachines())
         return answer
 
-    def draw(
+    async def draw(
         self,
         machine: str,
         version: int | None = None,
@@ -52,10 +51,10 @@ class Machines:
         instance_id: str | None = None,
     ) -> str:
         """A picture of a machine: Mermaid text or `svg`, with the state of an instance marked."""
-        answer: str = self._call(calls.DrawMachine(machine, version, form, instance_id))
+        answer: str = await self._call(requests.DrawMachine(machine, version, form, instance_id))
         return answer
 
-    def create_instance(
+    async def create_instance(
         self,
         machine: str,
         version: int | None = None,
@@ -67,17 +66,17 @@ class Machines:
     ) -> answers.InstanceMadeAnswer:
         """Make an instance, of the newest version without one, under a new id without one. With
         `ttl_ms` it deletes itself after so long."""
-        answer: answers.InstanceMadeAnswer = self._call(
+        answer: answers.InstanceMadeAnswer = await self._call(
             requests.CreateInstance(machine, version, instance_id, context, idempotency_key, ttl_ms)
         )
         return answer
 
-    def get_instance(self, instance_id: str) -> answers.InstanceAnswer:
+    async def get_instance(self, instance_id: str) -> answers.InstanceAnswer:
         """An instance: its state and context."""
-        answer: answers.InstanceAnswer = self._call(calls.GetInstance(instance_id))
+        answer: answers.InstanceAnswer = await self._call(requests.GetInstance(instance_id))
         return answer
 
-    def list_instances(
+    async def list_instances(
         self,
         machine: str | None = None,
         state: str | None = None,
@@ -86,12 +85,12 @@ class Machines:
         offset: int = 0,
     ) -> answers.InstanceListAnswer:
         """Instances, by id; of one machine, in one state, as wanted."""
-        answer: answers.InstanceListAnswer = self._call(
-            calls.ListInstances(machine, state, limit, offset)
+        answer: answers.InstanceListAnswer = await self._call(
+            requests.ListInstances(machine, state, limit, offset)
         )
         return answer
 
-    def apply_event(
+    async def apply_event(
         self,
         instance_id: str,
         event: str,
@@ -104,7 +103,7 @@ class Machines:
     ) -> answers.EventAppliedAnswer:
         """Apply an event: the first transition whose guard holds is taken, the payload is merged
         into the context. Expectations that do not hold are a CONFLICT."""
-        answer: answers.EventAppliedAnswer = self._call(
+        answer: answers.EventAppliedAnswer = await self._call(
             requests.ApplyEvent(
                 instance_id,
                 event,
@@ -117,58 +116,62 @@ class Machines:
         )
         return answer
 
-    def delete_instance(
+    async def delete_instance(
         self, instance_id: str, *, idempotency_key: str | None = None
     ) -> answers.InstanceDeletedAnswer:
         """Delete an instance. Its history stays in the log until that is compacted."""
-        answer: answers.InstanceDeletedAnswer = self._call(
+        answer: answers.InstanceDeletedAnswer = await self._call(
             requests.DeleteInstance(instance_id, idempotency_key)
         )
         return answer
 
-    def migrate_instance(
+    async def migrate_instance(
         self, instance_id: str, version: int, state_map: dict[str, str] | None = None
     ) -> answers.MigratedAnswer:
         """Move an instance to another version of its machine; `state_map` names the new states
         where names differ."""
-        answer: answers.MigratedAnswer = self._call(
+        answer: answers.MigratedAnswer = await self._call(
             requests.MigrateInstance(instance_id, version, state_map)
         )
         return answer
 
-    def batch(
+    async def batch(
         self, operations: Sequence[requests.Request], *, mode: str = "atomic"
     ) -> answers.BatchAnswer:
         """Up to 100 of `headwater.CreateInstance`, `ApplyEvent` and `DeleteInstance`: `atomic`, all
         or nothing, or `best_effort`, each for itself."""
-        answer: answers.BatchAnswer = self._call(calls.Batch(operations, mode))
+        answer: answers.BatchAnswer = await self._call(requests.Batch(operations, mode))
         return answer
 
-    def history(self, instance_id: str, *, limit: int = 100) -> answers.HistoryAnswer:
+    async def history(self, instance_id: str, *, limit: int = 100) -> answers.HistoryAnswer:
         """What happened to an instance, oldest first: the newest `limit` entries."""
-        answer: answers.HistoryAnswer = self._call(calls.ReadHistory(instance_id, limit))
+        answer: answers.HistoryAnswer = await self._call(requests.ReadHistory(instance_id, limit))
         return answer
 
-    def snapshot_instance(self, instance_id: str) -> answers.InstanceSnapshotAnswer:
+    async def snapshot_instance(self, instance_id: str) -> answers.InstanceSnapshotAnswer:
         """Write one instance to a snapshot of its own."""
-        answer: answers.InstanceSnapshotAnswer = self._call(calls.SnapshotInstance(instance_id))
+        answer: answers.InstanceSnapshotAnswer = await self._call(
+            requests.SnapshotInstance(instance_id)
+        )
         return answer
 
-    def read_wal(
+    async def read_wal(
         self, from_offset: int = 0, *, limit: int = 100, newest: bool = False
     ) -> answers.WalReadAnswer:
         """Entries of the log, whatever they are about: from an offset on, or the newest."""
-        answer: answers.WalReadAnswer = self._call(calls.ReadWal(from_offset, limit, newest))
+        answer: answers.WalReadAnswer = await self._call(
+            requests.ReadWal(from_offset, limit, newest)
+        )
         return answer
 
-    def wal_stats(self) -> answers.WalStatsAnswer:
+    async def wal_stats(self) -> answers.WalStatsAnswer:
         """How large the log is, and what it has done."""
-        answer: answers.WalStatsAnswer = self._call(calls.GetWalStats())
+        answer: answers.WalStatsAnswer = await self._call(requests.GetWalStats())
         return answer
 
-    def compact(self) -> answers.CompactedAnswer:
+    async def compact(self) -> answers.CompactedAnswer:
         """Take a snapshot, and drop the log before it. Happens by itself, too."""
-        answer: answers.CompactedAnswer = self._call(calls.Compact())
+        answer: answers.CompactedAnswer = await self._call(requests.Compact())
         return answer
 
     def watch(
@@ -181,7 +184,7 @@ class Machines:
         to_states: Sequence[str] | None = None,
         from_offset: int | None = None,
         idle_ms: int | None = None,
-    ) -> Iterator[Moved]:
+    ) -> AsyncIterator[Moved]:
         """Transitions as they happen, for ever; with `from_offset`, those since then first.
         `idle_ms` ends it when nothing came for so long."""
         wanted = watch_filter(instance_id, machines, events, from_states, to_states)
