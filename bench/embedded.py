@@ -21,7 +21,7 @@ from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings, default_shards
 from headwater.core.errors import OverloadedError
 from headwater.core.records import Record
-from headwater.model.loss import Tombstone
+from headwater.core.results import Tombstone
 
 DATA: Final[list[dict[str, Any]]] = [msgspec.json.decode(payload) for payload in PAYLOADS]
 """Python objects, as a program has them; turning them into JSON is part of an append."""

@@ -11,50 +11,124 @@ from headwater.core import errors
 from headwater.core.late_names import late_names
 
 if TYPE_CHECKING:
+    from headwater.api.machine_requests import ApplyEvent, CreateInstance, DeleteInstance
     from headwater.client import AsyncClient, Client
+    from headwater.client.errors import (
+        ForbiddenError,
+        NoAnswerError,
+        PayloadTooLargeError,
+        UnauthorizedError,
+        UnexpectedAnswerError,
+        UnreachableError,
+    )
+    from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOptions
+    from headwater.client.retry import Retry
+    from headwater.client.watch import TopicGone, Watched
     from headwater.config.engine import EngineSettings
     from headwater.core.records import Record
+    from headwater.core.results import (
+        Appended,
+        ArrowPage,
+        Claimed,
+        ClaimedJob,
+        Deleted,
+        Diff,
+        LeaseResult,
+        QueueStats,
+        Requeued,
+        RouterState,
+        Tombstone,
+        TopicState,
+    )
     from headwater.engine.async_database import AsyncDatabase
     from headwater.engine.database import Database
-    from headwater.engine.machines.requests import ApplyEvent, CreateInstance, DeleteInstance
     from headwater.engine.opening import open_database as open  # noqa: A004
     from headwater.engine.opening import open_database_async as open_async
     from headwater.engine.read_only import ReadOnlyDatabase
-    from headwater.model.loss import Tombstone
 
 __version__ = "0.1.0"
 
 __getattr__ = late_names(
     __name__,
     {
-        "ApplyEvent": "headwater.engine.machines.requests:ApplyEvent",
+        "Appended": "headwater.core.results:Appended",
+        "ApplyEvent": "headwater.api.machine_requests:ApplyEvent",
+        "ArrowPage": "headwater.core.results:ArrowPage",
         "AsyncClient": "headwater.client:AsyncClient",
         "AsyncDatabase": "headwater.engine.async_database:AsyncDatabase",
+        "Claimed": "headwater.core.results:Claimed",
+        "ClaimedJob": "headwater.core.results:ClaimedJob",
         "Client": "headwater.client:Client",
-        "CreateInstance": "headwater.engine.machines.requests:CreateInstance",
+        "CreateInstance": "headwater.api.machine_requests:CreateInstance",
         "Database": "headwater.engine.database:Database",
-        "DeleteInstance": "headwater.engine.machines.requests:DeleteInstance",
+        "DeleteInstance": "headwater.api.machine_requests:DeleteInstance",
+        "Deleted": "headwater.core.results:Deleted",
+        "Diff": "headwater.core.results:Diff",
         "EngineSettings": "headwater.config.engine:EngineSettings",
+        "ForbiddenError": "headwater.client.errors:ForbiddenError",
+        "GiveBackError": "headwater.client.jobs:GiveBackError",
+        "LeaseResult": "headwater.core.results:LeaseResult",
+        "NoAnswerError": "headwater.client.errors:NoAnswerError",
+        "Outcome": "headwater.client.jobs:Outcome",
+        "PayloadTooLargeError": "headwater.client.errors:PayloadTooLargeError",
+        "QueueStats": "headwater.core.results:QueueStats",
         "ReadOnlyDatabase": "headwater.engine.read_only:ReadOnlyDatabase",
         "Record": "headwater.core.records:Record",
-        "Tombstone": "headwater.model.loss:Tombstone",
+        "Requeued": "headwater.core.results:Requeued",
+        "Retry": "headwater.client.retry:Retry",
+        "RouterState": "headwater.core.results:RouterState",
+        "Stop": "headwater.client.jobs:Stop",
+        "Tombstone": "headwater.core.results:Tombstone",
+        "TopicGone": "headwater.client.watch:TopicGone",
+        "TopicState": "headwater.core.results:TopicState",
+        "UnauthorizedError": "headwater.client.errors:UnauthorizedError",
+        "UnexpectedAnswerError": "headwater.client.errors:UnexpectedAnswerError",
+        "UnreachableError": "headwater.client.errors:UnreachableError",
+        "Watched": "headwater.client.watch:Watched",
+        "WorkDone": "headwater.client.jobs:WorkDone",
+        "WorkOptions": "headwater.client.jobs:WorkOptions",
         "open": "headwater.engine.opening:open_database",
         "open_async": "headwater.engine.opening:open_database_async",
     },
 )
 
 __all__ = [
+    "Appended",
     "ApplyEvent",
+    "ArrowPage",
     "AsyncClient",
     "AsyncDatabase",
+    "Claimed",
+    "ClaimedJob",
     "Client",
     "CreateInstance",
     "Database",
     "DeleteInstance",
+    "Deleted",
+    "Diff",
     "EngineSettings",
+    "ForbiddenError",
+    "GiveBackError",
+    "LeaseResult",
+    "NoAnswerError",
+    "Outcome",
+    "PayloadTooLargeError",
+    "QueueStats",
     "ReadOnlyDatabase",
     "Record",
+    "Requeued",
+    "Retry",
+    "RouterState",
+    "Stop",
     "Tombstone",
+    "TopicGone",
+    "TopicState",
+    "UnauthorizedError",
+    "UnexpectedAnswerError",
+    "UnreachableError",
+    "Watched",
+    "WorkDone",
+    "WorkOptions",
     "__version__",
     "errors",
     "open",

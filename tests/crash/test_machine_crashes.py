@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from headwater.api import machine_requests as requests
 from headwater.config.machines import FsyncKind, MachineSettings
-from headwater.engine.machines import requests
 from headwater.testing import (
     DROPS,
     KILL,
@@ -170,7 +170,17 @@ def story(settings: MachineSettings) -> Story:
     do(("migrate_instance", ("b", 2, {"paid": "settled"})))
     teller.do(lambda: teller.store.create_instance("order", 2, "short", {}, None, 5))
     teller.do(teller.store.maintenance.round)
-    do(("batch", ([requests.DeleteInstance("batch-1"), requests.ApplyEvent("b", "CLOSE")],)))
+    do(
+        (
+            "batch",
+            (
+                [
+                    requests.DeleteInstance("batch-1"),
+                    requests.ApplyEvent("b", "CLOSE"),
+                ],
+            ),
+        )
+    )
     teller.do(teller.store.compact)
     do(("apply_event", ("b", "AGAIN", {"z": "w" * 300})), ("apply_event", ("a", "PAY")))
     teller.store.tick()

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from headwater.api import machine_requests as requests
 from headwater.core.errors import HeadwaterError
-from headwater.engine.machines import requests
 from headwater.testing import FAILING_VERBS, SPACE_VERBS, FakeDisk, Fault, FaultDisk, Verb
 from headwater.wal.committer import LogState
 from tests.crash.matrix import slice_of, tried

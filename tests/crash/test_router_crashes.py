@@ -132,12 +132,12 @@ def contents(db: Database, topic: str) -> Seen:
 
 def forward_all(db: Database) -> None:
     """Forward, with the keeper making room in memory where that is needed."""
-    db.engine.forwarding.run_dry()
+    db.engine.copy_rounds.run_dry()
     while any(router.lag for router in db.routers()):
         db.engine._housekeeping.round()
-        db.engine.forwarding.route_all()
-        assert db.engine.forwarding.round(), db.engine.forwarding.failures
-        db.engine.forwarding.run_dry()
+        db.engine.copy_rounds.route_all()
+        assert db.engine.copy_rounds.round(), db.engine.copy_rounds.failures
+        db.engine.copy_rounds.run_dry()
 
 
 class Story:
@@ -181,7 +181,7 @@ class Story:
 
     def forward(self) -> None:
         def work() -> dict[str, Any]:
-            self.db.engine.forwarding.run_dry()
+            self.db.engine.copy_rounds.run_dry()
             return {}
 
         self.do(work)

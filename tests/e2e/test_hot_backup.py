@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import headwater
-from headwater.model.loss import Tombstone
+from headwater.core.results import Tombstone
 from tests.e2e.owner_process import BATCH, CAP, busy_settings, start_owner
 from tests.e2e.test_read_only_beside_owner import everything_in, finish
 

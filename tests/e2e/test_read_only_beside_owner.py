@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import headwater
+from headwater.core.results import Tombstone
 from headwater.engine.read_only import ReadOnlyDatabase
-from headwater.model.loss import Tombstone
 from tests.e2e.owner_process import BATCH, CAP, busy_settings, start_owner
 
 pytestmark = pytest.mark.e2e

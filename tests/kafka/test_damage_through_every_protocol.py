@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 import headwater
 from headwater.config.store import SegmentSettings
 from headwater.core.errors import DataLossError
-from headwater.model.loss import Tombstone
+from headwater.core.results import Tombstone
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker
 from tests.kafka.speaking import Speaker

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 import headwater
 from headwater.core.errors import InvalidRequestError, TopicNotFoundError
-from headwater.model.loss import Tombstone
+from headwater.core.results import Tombstone
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.doors import WAYS_IN, WAYS_OUT, Seen, Target, consumed, over_http, over_kafka
 from tests.server.test_websocket import open_socket

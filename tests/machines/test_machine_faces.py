@@ -14,14 +14,14 @@ from typing import Any
 import pytest
 
 import headwater
+from headwater.api.machine_requests import ApplyEvent, CreateInstance, DeleteInstance
+from headwater.api.machines import Machines, Moved
 from headwater.client.calls import RepeatRule
-from headwater.client.machine_calls import machine_operation
+from headwater.client.machine_http import machine_operation
 from headwater.client.operations import RetryPolicy, Send
 from headwater.client.retry import Retry
 from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings
-from headwater.engine.machines.api import Machines, Moved
-from headwater.engine.machines.requests import ApplyEvent, CreateInstance, DeleteInstance
 from headwater.model.machines.errors import MachineError
 from headwater.wire.machine_answers import GapAnswer, TransitionAnswer
 from tests.machines.conftest import ORDER

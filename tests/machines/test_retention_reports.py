@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 import headwater
+from headwater.api.machine_requests import WatchFilter
 from headwater.engine.engine import Engine
 from headwater.engine.machines import store as machine_store
 from headwater.engine.machines.host import MachineHost
-from headwater.engine.machines.watchers import WatchFilter
 from headwater.format.machines.names import global_offset, segment_name, segment_of
 from headwater.server.machines.webhooks import parse_webhook
 from headwater.wire.machine_answers import GapAnswer, TransitionAnswer

@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from headwater.api import machine_requests as requests
 from headwater.config.machines import FsyncKind, MachineSettings
-from headwater.engine.machines import requests
 from headwater.model.machines.errors import MachineError
 from headwater.testing import CrashKind, CrashPlan, FakeDisk, ManualClock
 from tests.crash.matrix import FULL, tried

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from headwater.core.durability import Durability
+from headwater.core.results import TopicState
 from headwater.engine.database import Database
-from headwater.engine.topics.lifecycle import TopicState
 from headwater.testing import CrashKind, FakeDisk
 from tests.property.naive_topic import LIVE, LOST
 from tests.rig.world import Key, World, WorldTopic, is_unlogged, log_all, lose_tail, lose_unlogged

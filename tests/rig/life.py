@@ -15,11 +15,11 @@ from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
 from headwater.core.errors import HeadwaterError
+from headwater.core.results import Appended
 from headwater.disk import Disk
 from headwater.engine.database import Database
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, Operation
-from headwater.engine.pending import Appended
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock

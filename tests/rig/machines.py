@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any
 
+from headwater.api.machine_requests import ApplyEvent, Sees
 from headwater.config.machines import (
     CompactionSettings,
     FsyncKind,
@@ -15,7 +16,6 @@ from headwater.config.machines import (
 from headwater.disk import Disk
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.event_batcher import PendingEvent
-from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.maintenance.retention_holds import RetentionHolds
 from headwater.engine.pending import Pending

@@ -120,7 +120,7 @@ def live(db: Database, clock: ManualClock) -> None:
     claimed = db.claim("jobs", "worker", 3)
     db.ack("jobs", "worker", claimed.seqs[:1])
     db.nack("jobs", "worker", claimed.seqs[1:2])
-    db.engine.forwarding.run_dry()
+    db.engine.copy_rounds.run_dry()
     keep_house(db)
     db.delete("one", match="t2")
     write(db, "one", 2)
@@ -136,7 +136,7 @@ def live(db: Database, clock: ManualClock) -> None:
     db.delete("one", match="t0")
     db.ack("jobs", "worker", db.claim("jobs", "worker", 1).seqs)
     write(db, "one", 1)
-    db.engine.forwarding.run_dry()
+    db.engine.copy_rounds.run_dry()
 
 
 def lived(*, cleanly: bool) -> FakeDisk:

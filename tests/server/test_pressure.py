@@ -51,7 +51,7 @@ def shard_of(server: RunningServer) -> Shard:
 
 
 def rungs(server: RunningServer) -> set[Rung]:
-    return set(server.app.engine.governing.governor.rungs)
+    return set(server.app.engine.pressure_control.governor.rungs)
 
 
 def metrics(http: Browserless) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Pusher:
 def advance(server: RunningServer, clock: ManualClock, samples: int) -> None:
     for _ in range(samples):
         clock.advance(SAMPLE_US)
-        server.inside(server.app.engine.governing.tick)
+        server.inside(server.app.engine.pressure_control.tick)
 
 
 @pytest.mark.claims(340, 345, 346, 347)
@@ -189,7 +189,7 @@ def test_a_topic_of_band_0_is_deferred_under_pressure_readable_and_served_after(
             http.write("low", "waits")
             http.write("high", "goes")
             assert high.records(1)[0]["data"] == "goes"
-            assert server.inside(lambda: server.app.engine.governing.ready_topics) == 1
+            assert server.inside(lambda: server.app.engine.pressure_control.ready_topics) == 1
             assert http.diff("low").json["records"][0]["data"] == "waits"
             disk.syncs.open()
             assert stuck.answer().status == 200
@@ -241,7 +241,7 @@ def test_readers_that_wait_for_the_disk_are_pressure(tmp_path: Path) -> None:
         disk.reads.close()
         for reader, name in zip(readers, names, strict=True):
             reader.send(reader.request("POST", f"/v0/topics/{name}/diff", {}))
-        pool = server.app.engine.governing.pool
+        pool = server.app.engine.pressure_control.pool
         eventually(lambda: server.inside(lambda: pool.running) == len(names))
         advance(server, clock, 2)
         assert metrics(http)["headwater_pressure_signal{signal=pool}"] == 1.0

@@ -43,11 +43,11 @@ class Scene:
         self.clock = ManualClock()
         self.database = open_stepped(new_disk(), SMALL, self.clock)
         self.engine = self.database.engine
-        self.governing = self.engine.governing
+        self.pressure_control = self.engine.pressure_control
         self.loop = HandLoop()
         app: Any = SimpleNamespace(loop=self.loop, now_us=self.clock.monotonic_us)
         self.delivery = Delivery(app)
-        self.delivery.govern(self.governing)
+        self.delivery.govern(self.pressure_control)
         self.engine.core.on_update = self.delivery.on_news
         self.served: list[tuple[str, int]] = []
 
@@ -66,8 +66,8 @@ class Scene:
 
     def press(self, pressure: float, samples: int = 1) -> None:
         for _ in range(samples):
-            self.governing.governor.sample(Signals(0, 1, 0, pressure))
-        self.governing._apply()
+            self.pressure_control.governor.sample(Signals(0, 1, 0, pressure))
+        self.pressure_control._apply()
 
     @property
     def names(self) -> list[str]:
@@ -119,7 +119,7 @@ def test_after_a_round_of_turns_everything_else_has_its_chance(scene: Scene) -> 
         served.append(len(scene.served))
     assert served == [TURNS_A_ROUND, TURNS_A_ROUND + 4]
     assert scene.names == names
-    assert scene.governing.ready_topics == 0
+    assert scene.pressure_control.ready_topics == 0
 
 
 @pytest.mark.claims(342)
@@ -134,8 +134,8 @@ def test_under_mild_pressure_news_wait_a_little_and_share_a_turn(scene: Scene) -
     scene.loop.run_once()
     assert scene.served == [("t", 2)], "two writes, one turn, one frame"
     scene.clock.advance(100_000)
-    scene.governing.tick()
-    assert scene.governing.governor.latency_us == 0, "what was meant is not late"
+    scene.pressure_control.tick()
+    assert scene.pressure_control.governor.latency_us == 0, "what was meant is not late"
     scene.write(name)
     assert len(scene.loop.delays) == 1, "pressure is gone, and so is the wait"
 

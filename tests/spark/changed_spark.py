@@ -40,7 +40,7 @@ def main(directory: str, when: str) -> None:
     frame = spark.read.format("headwater").options(path=directory, topic="orders").load()
     tags = frame.where("seq < 20").select("seq", "tag")
     joined = tags.join(frame.where("seq > 10").select("seq", "data"), "seq")
-    found = {
+    results = {
         "active": optimize(spark),
         "count": frame.count(),
         "late": frame.where("seq > 40").select("tag").count(),
@@ -48,7 +48,7 @@ def main(directory: str, when: str) -> None:
         "rows": len(frame.collect()),
     }
     spark.stop()
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(results) + "\n")
 
 
 if __name__ == "__main__":

@@ -33,9 +33,9 @@ class OneProcess:
         self.items: list[SegmentItem] = []
 
     def scan(self, jobs: Sequence[FileJob]) -> list[Scanned]:
-        found = [sent(scan_log_file(self._disk, sent(job))) for job in jobs]
-        self._scanned += found
-        return [Scanned.of(file) for file in found]
+        results = [sent(scan_log_file(self._disk, sent(job))) for job in jobs]
+        self._scanned += results
+        return [Scanned.of(file) for file in results]
 
     def plan(self, tasks: Sequence[TopicTask], chosen: Chosen) -> list[Planned]:
         history: dict[int, list[TopicRows]] = defaultdict(list)

@@ -12,8 +12,7 @@ from pyspark.sql.datasource import Filter
 from pyspark.sql.types import StructType
 
 from headwater.core.records import Record
-from headwater.engine.topics.reader import Diff
-from headwater.model.loss import Tombstone
+from headwater.core.results import Diff, Tombstone
 from headwater.spark.source.data_source import PushingDataSource, PushingReader
 
 Row = dict[str, Any]

@@ -19,7 +19,7 @@ from tests.spark.conftest import QUICK
 TASKS = 4
 
 
-class Found(msgspec.Struct):
+class SmallJobResult(msgspec.Struct):
     application: str
     java: str
     """Where the driver's Java lives."""
@@ -31,10 +31,10 @@ class Found(msgspec.Struct):
 def count(spark: SparkSession, directory: str, topic: str) -> dict[str, tuple[int, int, int]]:
     reader = spark.read.format("headwater").option("path", directory).option("topic", topic)
     rows = reader.option("fields", "n long").option("rowsPerPartition", "100").load()
-    found = rows.groupBy("tag").agg(
+    result = rows.groupBy("tag").agg(
         f.count("*"), f.sum(f.octet_length("data")).alias("bytes"), f.sum("n")
     )
-    return {tag: (records, size, total) for tag, records, size, total in found.collect()}
+    return {tag: (records, size, total) for tag, records, size, total in result.collect()}
 
 
 def main(master: str, directory: str, topic: str, *settings: str) -> None:
@@ -46,9 +46,9 @@ def main(master: str, directory: str, topic: str, *settings: str) -> None:
     assert spark._jvm is not None
     java = spark._jvm.System.getProperty("java.home")
     tags = count(spark, directory, topic)
-    found = Found(spark.sparkContext.applicationId, java, executors, tags)
+    result = SmallJobResult(spark.sparkContext.applicationId, java, executors, tags)
     spark.stop()
-    sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+    sys.stdout.write(msgspec.json.encode(result).decode() + "\n")
 
 
 if __name__ == "__main__":

@@ -137,8 +137,8 @@ def test_parquet_columns_become_an_object_or_one_is_the_payload(
     place = str(tmp_path / "table")
     frame.coalesce(1).write.parquet(place)
     bench.fill(Origin(format="parquet", location=place, data="body", tag="kind", node="kind"))
-    found = [(record.data, record.tag, record.node) for record in bench.records()]
-    assert found == [({"deep": [1]}, "x", "x"), ([2], "y", "y")]
+    records = [(record.data, record.tag, record.node) for record in bench.records()]
+    assert records == [({"deep": [1]}, "x", "x"), ([2], "y", "y")]
     bench.fill(Origin(format="parquet", location=place))
     assert bench.data()[2:] == [
         {"id": 1, "body": '{"deep":[1]}', "kind": "x", "m": {"k": 1}},
@@ -170,18 +170,18 @@ def test_rows_in_order_keep_their_order_over_files_and_splits(bench: Bench, tmp_
 
 
 @pytest.mark.parametrize(
-    ("asked", "writers"), [({}, 4), ({"in_order": True}, 1), ({"order_by": ("id",)}, 1)]
+    ("flags", "writers"), [({}, 4), ({"in_order": True}, 1), ({"order_by": ("id",)}, 1)]
 )
 def test_rows_in_order_have_one_writer(
-    spark: SparkSession, asked: dict[str, Any], writers: int
+    spark: SparkSession, flags: dict[str, Any], writers: int
 ) -> None:
     origin = Origin(format="parquet", location="anywhere")
-    options = BackfillOptions(place=Place(url="http://x"), origin=origin, **asked)
+    options = BackfillOptions(place=Place(url="http://x"), origin=origin, **flags)
     carried = [f"0 as `{name}`" for name in CARRIED]
     rows = spark.range(0, 100, 1, 4).selectExpr("id", *carried)
-    found = for_the_sink(rows, options)
-    assert found.columns == ["id"]
-    assert found.rdd.getNumPartitions() == writers
+    records = for_the_sink(rows, options)
+    assert records.columns == ["id"]
+    assert records.rdd.getNumPartitions() == writers
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ from tests.kafka.broker import Broker, running_broker
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with running_broker(tmp_path_factory.mktemp("origin") / "data") as found:
-        producer = Producer({"bootstrap.servers": found.bootstrap})
+    with running_broker(tmp_path_factory.mktemp("origin") / "data") as started:
+        producer = Producer({"bootstrap.servers": started.bootstrap})
         for number in range(60):
             producer.produce(
                 "clicks",
@@ -35,13 +35,13 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
                 partition=0,
             )
         producer.flush()
-        yield found
+        yield started
 
 
 def test_a_location_tells_cluster_topic_and_ends() -> None:
-    place = parse_kafka_origin("kafka://me:secret@one:9092,two:9093/clicks?ends=5,7")
-    assert (place.topic, place.ends) == ("clicks", (5, 7))
-    assert str(place) == "kafka://one:9092,two:9093/clicks"
+    origin = parse_kafka_origin("kafka://me:secret@one:9092,two:9093/clicks?ends=5,7")
+    assert (origin.topic, origin.ends) == ("clicks", (5, 7))
+    assert str(origin) == "kafka://one:9092,two:9093/clicks"
     for wrong in ("kafka://", "kafka://one:9092", "http://one/clicks", "kafka://one/t?from=3"):
         with pytest.raises(RequestError):
             parse_kafka_origin(wrong)
@@ -51,8 +51,8 @@ def test_tasks_read_ranges_that_do_not_overlap(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kafka_origin, "RANGE_RECORDS", 25)
-    place = parse_kafka_origin(f"kafka://{broker.bootstrap}/clicks?ends=55")
-    ranges = plan_kafka_origin(place)
+    origin = parse_kafka_origin(f"kafka://{broker.bootstrap}/clicks?ends=55")
+    ranges = plan_kafka_origin(origin)
     assert [(range_.first, range_.end) for range_ in ranges] == [(0, 25), (25, 50), (50, 55)]
     rows = [
         row for range_ in ranges for batch in read_kafka_range(range_) for row in batch.to_pylist()

@@ -96,10 +96,10 @@ def test_the_declarative_pipeline_gives_the_same_and_may_be_run_again(
     send(example, server)
     pipeline = example / "pipeline"
     spec = pipeline / "spark-pipeline.yml"
-    told = spec.read_text()
-    assert "file:///tmp/headwater-clickstream" in told
+    text = spec.read_text()
+    assert "file:///tmp/headwater-clickstream" in text
     spec.write_text(
-        told.replace("file:///tmp/headwater-clickstream", f"file://{tmp_path / 'storage'}")
+        text.replace("file:///tmp/headwater-clickstream", f"file://{tmp_path / 'storage'}")
     )
     for _ in range(2):
         run(

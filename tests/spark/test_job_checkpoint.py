@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from headwater.config.engine import EngineSettings
 from headwater.core.errors import DamageError, DirectoryInUseError, RequestError
+from headwater.core.results import TopicState
 from headwater.engine.database import Database
-from headwater.engine.topics.lifecycle import TopicState
 from headwater.format.mark import mark_prefix
 from headwater.format.names import wal_file_name
 from headwater.format.segment import parse_segment_file, parse_topic_directory_name
@@ -44,7 +44,7 @@ garbage = st.sampled_from([b"", b"\x01", b"torn in the middle of a group " * 3])
 
 def needed(db: Database, files: dict[PurePath, bytes]) -> dict[PurePath, bytes]:
     """Without segments below the floors, which the engine drops at its next look."""
-    found = {}
+    contents = {}
     for path, content in files.items():
         topic_id = parse_topic_directory_name(path.parent.name)
         topic = None if topic_id is None else db.engine.core.registry.by_id(topic_id)
@@ -61,8 +61,8 @@ def needed(db: Database, files: dict[PurePath, bytes]) -> dict[PurePath, bytes]:
             segment.first_seq == parsed[0] and not (segment.sealed and segment.end_seq < earliest)
             for segment in topic.segments
         ):
-            found[path] = content
-    return found
+            contents[path] = content
+    return contents
 
 
 def check_same(disk: FakeDisk, engine: Engine) -> None:
@@ -98,14 +98,14 @@ def moved_output(disk: FakeDisk) -> FakeDisk:
 
 def check_opens(disk: FakeDisk, engine: Engine, db: Database) -> None:
     """The output is a data directory, and a reader of it sees what a reader of the source sees."""
-    found = open_stepped(moved_output(disk), engine.settings, engine.clock)
-    assert [state.topic for state in found.topics()] == [state.topic for state in db.topics()]
+    reopened = open_stepped(moved_output(disk), engine.settings, engine.clock)
+    assert [state.topic for state in reopened.topics()] == [state.topic for state in db.topics()]
     for state in db.topics():
-        assert numbers(found.state(state.topic)) == numbers(state)
+        assert numbers(reopened.state(state.topic)) == numbers(state)
         if state.type == "queue":
-            assert found.queue_stats(state.topic) == db.queue_stats(state.topic)
-        assert list(read_events(found, state.topic)) == list(read_events(db, state.topic))
-        assert numbers(found.state(state.topic)) == numbers(db.state(state.topic))
+            assert reopened.queue_stats(state.topic) == db.queue_stats(state.topic)
+        assert list(read_events(reopened, state.topic)) == list(read_events(db, state.topic))
+        assert numbers(reopened.state(state.topic)) == numbers(db.state(state.topic))
 
 
 def check_life(base: EngineSettings, operations: list[Operation], shards: int, torn: bytes) -> None:
@@ -302,19 +302,19 @@ def test_routers_at_work_are_refused_and_those_at_rest_come_along() -> None:
     engine.do([("append", "one", 3, None, 4)])
     engine.db.put_router("copies", source="one", dest="two")
     engine.do([("append", "one", 3, None, 4)])
-    engine.db.engine.forwarding.route_all()
-    engine.db.engine.forwarding.run_dry()
+    engine.db.engine.copy_rounds.route_all()
+    engine.db.engine.copy_rounds.run_dry()
     with pytest.raises(RequestError, match="there are routers"):
         checkpoint_here(engine.disk.clone(), engine.clock)
     engine.restart(1)
     engine.stop()
     checkpoint_here(engine.disk, engine.clock)
-    found = open_stepped(moved_output(engine.disk), engine.settings, engine.clock)
-    assert [(state.router, state.source_seq) for state in found.routers()] == [("copies", 6)]
-    assert found.state("two").count == 3
-    found.engine.forwarding.route_all()
-    found.engine.forwarding.run_dry()
-    assert found.state("two").count == 3, "nothing is copied twice"
+    reopened = open_stepped(moved_output(engine.disk), engine.settings, engine.clock)
+    assert [(state.router, state.source_seq) for state in reopened.routers()] == [("copies", 6)]
+    assert reopened.state("two").count == 3
+    reopened.engine.copy_rounds.route_all()
+    reopened.engine.copy_rounds.run_dry()
+    assert reopened.state("two").count == 3, "nothing is copied twice"
 
 
 def test_a_log_without_its_beginning_or_middle_is_refused() -> None:
@@ -326,10 +326,10 @@ def test_a_log_without_its_beginning_or_middle_is_refused() -> None:
     assert len(numbers) > 3
     for gone, says in ((0, "begins at frame"), (1, "frames .* are in no file")):
         parts = FakeDisk(["/"])
-        for place, path in enumerate(numbers):
-            if place != gone:
+        for position, path in enumerate(numbers):
+            if position != gone:
                 # Each file in a place of its own, so that no log knows what should follow.
-                parts.write_file(ARCHIVE / str(place) / path.name, engine.disk.files()[path])
+                parts.write_file(ARCHIVE / str(position) / path.name, engine.disk.files()[path])
         with pytest.raises(DamageError, match=says):
             checkpoint_here(parts, engine.clock, ARCHIVE)
 

@@ -37,7 +37,7 @@ def folded(
 ) -> dict[str, tuple[object, ...]]:
     """What Spark does, without Spark: pieces, a shuffle, an order, a fold."""
     view = view_machine_log(disk, DATA, lambda f, items: [f(item) for item in items], until, at_ms)
-    rows = [row for piece in view.splits for row in split_rows(disk, piece)]
+    rows = [row for survey in view.splits for row in split_rows(disk, survey)]
     random.Random(7).shuffle(rows)
     return {row[0]: row for row in fold(sorted(rows, key=lambda row: row[:2]), view.end)}
 
@@ -55,8 +55,8 @@ def as_row(instance: Instance) -> tuple[object, ...]:
     )
 
 
-def living(found: dict[str, tuple[object, ...]]) -> dict[str, tuple[object, ...]]:
-    return {name: row[1:9] for name, row in found.items() if not row[9]}
+def living(rows: dict[str, tuple[object, ...]]) -> dict[str, tuple[object, ...]]:
+    return {name: row[1:9] for name, row in rows.items() if not row[9]}
 
 
 def lives(disk: FakeDisk, *, compacts: bool) -> Iterator[SteppedStore]:
@@ -64,20 +64,20 @@ def lives(disk: FakeDisk, *, compacts: bool) -> Iterator[SteppedStore]:
     store = SteppedStore(disk, replace(SMALL, allow_flush_all=True), ManualClock())
     store.do(lambda: store.put_machine("order", 1, ORDER))
     chance = random.Random(11)
-    steps = dict.fromkeys("abcdef", 0)
+    event_counts = dict.fromkeys("abcdef", 0)
     for turn in range(90):
         store.clock.advance(1_500_000)
-        name = chance.choice(sorted(steps))
+        name = chance.choice(sorted(event_counts))
         if name not in store.tables.instances:
             if name in store.tables.retired_ids:
                 continue
             store.do(partial(store.create_instance, "order", 1, name, {"total": 5, "n": turn}))
-            steps[name] = 0
+            event_counts[name] = 0
         elif chance.random() < 0.05:
             store.do(partial(store.delete_instance, name))
         else:
-            event = ROUND[steps[name] % 4]
-            steps[name] += 1
+            event = ROUND[event_counts[name] % 4]
+            event_counts[name] += 1
             payload = {"turn": turn} if chance.random() < 0.5 else None
             store.do(partial(store.apply_event, name, event, payload))
         if compacts and turn in (45, 60):
@@ -189,9 +189,11 @@ def test_a_replay_agrees_with_the_live_state_and_tells_where_it_does_not(
     assert (report.compared, report.differences, report.changed_since) == (41, 4, 0)
     assert report.rows[0]["instance_id"] == "i0"
     assert sum(each.instances for each in report.states) == 39
-    assert [each.instance_id for each in report.told] == ["i7", "i8", "i9", "stranger"]
+    assert [each.instance_id for each in report.listed] == ["i7", "i8", "i9", "stranger"]
     words = ("state is", "ctx is", "not live", "does not know")
-    assert [word in each.what for each, word in zip(report.told, words, strict=True)] == [True] * 4
+    assert [word in each.what for each, word in zip(report.listed, words, strict=True)] == [
+        True
+    ] * 4
 
 
 @pytest.mark.spark
@@ -219,8 +221,8 @@ def test_a_replay_lands_in_a_table_once(
 def rows_of(table: Path, table_format: str) -> list[dict[str, Any]]:
     """By a reader of each format that is not ours."""
     if table_format == "delta":
-        found: list[dict[str, Any]] = DeltaTable(table).to_pyarrow_table().to_pylist()
-        return found
+        rows: list[dict[str, Any]] = DeltaTable(table).to_pyarrow_table().to_pylist()
+        return rows
     files = sorted(table.rglob("*.parquet"))
     if table_format == "iceberg":
         newest = max(table.rglob("*.metadata.json"), key=lambda path: path.name)
@@ -235,18 +237,18 @@ def rows_of(table: Path, table_format: str) -> list[dict[str, Any]]:
 def test_the_verb_shows_instances_as_of_an_offset_and_lands_them(
     headwater_pipeline: Callable[..., tuple[int, str]], data: Path, tmp_path: Path
 ) -> None:
-    code, told = headwater_pipeline("replay", "--path", data, "--json", "--check", "--limit", 2)
-    assert code == 0, told
-    report = json.loads(told)
+    code, output = headwater_pipeline("replay", "--path", data, "--json", "--check", "--limit", 2)
+    assert code == 0, output
+    report = json.loads(output)
     assert (report["instances"], report["deleted"], report["differences"]) == (39, 1, 0)
     assert (len(report["rows"]), report["compared"]) == (2, 40)
     first = report["rows"][0]["wal_offset"]
     table = tmp_path / "early"
     flags = ("--at-offset", first, "--table", table, "--format", "parquet")
-    code, told = headwater_pipeline("replay", "--path", data, *flags)
-    assert code == 0, told
+    code, output = headwater_pipeline("replay", "--path", data, *flags)
+    assert code == 0, output
     early = rows_of(table, "parquet")
-    assert f"{len(early):,} instances in" in told
+    assert f"{len(early):,} instances in" in output
     assert 0 < len(early) < 40
     assert all(row["wal_offset"] <= first for row in early)
 
@@ -261,14 +263,14 @@ def test_the_verb_refuses_what_contradicts_itself_and_damage_with_its_place(
         ("--at-offset", 1, "--check"),
         ("--format", "csv"),
     ):
-        code, told = headwater_pipeline("replay", "--path", data, *flags)
-        assert code != 0, (flags, told)
+        code, output = headwater_pipeline("replay", "--path", data, *flags)
+        assert code != 0, (flags, output)
     copy = tmp_path / "copy"
     shutil.copytree(data, copy)
     log = max(copy.rglob("*.wal"), key=lambda path: path.stat().st_size)
     harmed = bytearray(log.read_bytes())
     harmed[harmed.index(b"i20") + 1] ^= 1
     log.write_bytes(harmed)
-    code, told = headwater_pipeline("replay", "--path", copy)
-    assert code != 0, told
-    assert log.name in told
+    code, output = headwater_pipeline("replay", "--path", copy)
+    assert code != 0, output
+    assert log.name in output

@@ -10,7 +10,7 @@ import pytest
 import typer
 from pyspark.sql import SparkSession
 
-from headwater.cli.pipeline_flags import RunOptions, place_of
+from headwater.cli.pipeline_flags import RunOptions, place_from_flags
 from headwater.cli.pipeline_run import finish_job
 from headwater.core.errors import AccessError, RequestError
 from headwater.spark.jobs.job import NoProgress, Place, Report
@@ -24,7 +24,7 @@ class Found(Report, frozen=True, kw_only=True):
 
 
 class Recorder:
-    """Somebody who watches, and remembers."""
+    """What shows the progress, and remembers."""
 
     def __init__(self) -> None:
         self.most = 0
@@ -119,9 +119,9 @@ def test_a_job_reads_a_directory_or_a_server(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HEADWATER_TOKEN", "secret")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     here = str(Path("data").absolute())
-    assert place_of("data", None, None, ["a"]) == Place(path=here, topics=("a",))
-    assert place_of("s3://bucket/data", None, None, None).path == "s3://bucket/data"
-    server = place_of(None, "host:4000", None, None)
+    assert place_from_flags("data", None, None, ["a"]) == Place(path=here, topics=("a",))
+    assert place_from_flags("s3://bucket/data", None, None, None).path == "s3://bucket/data"
+    server = place_from_flags(None, "host:4000", None, None)
     assert (server.url, server.token) == ("http://host:4000", "secret")
     assert server.reading() == {
         "url": "http://host:4000",
@@ -130,6 +130,6 @@ def test_a_job_reads_a_directory_or_a_server(monkeypatch: pytest.MonkeyPatch) ->
     }
     for path, url in ((None, None), ("data", "http://host")):
         with pytest.raises(RequestError, match="one of them"):
-            place_of(path, url, None, None)
+            place_from_flags(path, url, None, None)
     with pytest.raises(RequestError, match="--token is for a server"):
-        place_of("data", None, "secret", None)
+        place_from_flags("data", None, "secret", None)

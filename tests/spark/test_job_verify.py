@@ -138,14 +138,14 @@ def plant(disk: FakeDisk, path: PurePath, content: bytes | None) -> None:
         disk.write_file(path, content)
 
 
-def tells_of(finding: Finding, path: PurePath) -> bool:
+def reports_on(finding: Finding, path: PurePath) -> bool:
     """The file, another one of the same segment, or what it belongs to."""
-    found = PurePath(finding.file)
+    named = PurePath(finding.file)
     return (
-        found == path
-        or found.stem == path.stem
-        or found in path.parents
-        or (found.parent == path.parent and "wal" in path.parts)
+        named == path
+        or named.stem == path.stem
+        or named in path.parents
+        or (named.parent == path.parent and "wal" in path.parts)
     )
 
 
@@ -167,7 +167,11 @@ def test_every_planted_fault_is_found(cleanly: bool, kind: str) -> None:
             if is_harmless(path, what):
                 continue
             assert report.findings, f"{what} in {path}"
-            assert any(tells_of(finding, path) for finding in report.findings), (what, path, report)
+            assert any(reports_on(finding, path) for finding in report.findings), (
+                what,
+                path,
+                report,
+            )
             tried(f"verify job, faults planted in .{kind}")
 
 

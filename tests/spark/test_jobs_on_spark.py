@@ -106,12 +106,12 @@ def s3() -> Iterator[str]:
 @pytest.fixture(params=["disk", "s3"])
 def cold(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
     """A stopped directory whose segments are cold, and mostly deleted since."""
-    directory, place = tmp_path / "data", str(tmp_path / "cold")
+    directory, cold_tier = tmp_path / "data", str(tmp_path / "cold")
     if request.param == "s3":
         server: str = request.getfixturevalue("s3")
         make_bucket(server, "jobs")
-        place = url_of(server, "jobs", f"/{tmp_path.name}")
-    settings = replace(SETTINGS, cold_url=place)
+        cold_tier = url_of(server, "jobs", f"/{tmp_path.name}")
+    settings = replace(SETTINGS, cold_url=cold_tier)
     with headwater.open(directory, settings=settings) as db:
         for _ in range(6):
             db.append("mostly-dead", [*records(1), *records(99, "gone", size=200)])
@@ -119,24 +119,24 @@ def cold(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Path, str]:
         db.checkpoint()
         db.engine._housekeeping._reclaimer.run()
         db.delete("mostly-dead", match="gone")
-    return directory, place
+    return directory, cold_tier
 
 
 def test_verify_and_compact_run_on_spark(spark: SparkSession, cold: tuple[Path, str]) -> None:
-    directory, place = cold
-    look = verify.VerifyOptions(path=str(directory), cold=place)
-    before = verify.run(spark, look)
+    directory, cold_tier = cold
+    verify_options = verify.VerifyOptions(path=str(directory), cold=cold_tier)
+    before = verify.run(spark, verify_options)
     assert before.ok
     assert before.findings == ()
     assert (before.topics, before.segments, before.records) == (2, 4, 1_200)
-    done = compact.run(spark, compact.CompactOptions(path=str(directory), cold=place))
+    done = compact.run(spark, compact.CompactOptions(path=str(directory), cold=cold_tier))
     assert done.ok
     assert (done.segments, done.rewritten) == (4, 2)
-    after = verify.run(spark, look)
+    after = verify.run(spark, verify_options)
     assert after.findings == ()
     assert before.data_bytes - after.data_bytes == done.bytes_freed > 100_000
     assert "secret" not in str(done.as_json())
-    with headwater.open(directory, settings=replace(SETTINGS, cold_url=place)) as db:
+    with headwater.open(directory, settings=replace(SETTINGS, cold_url=cold_tier)) as db:
         assert [record.seq for record in db.diff("mostly-dead", limit=100).records] == [
             1, 101, 201, 301, 401, 501,
         ]  # fmt: skip
@@ -154,17 +154,17 @@ def test_the_verbs_tell_what_they_did(
 ) -> None:
     left, _ = killed
     output = tmp_path / "output"
-    code, told = headwater_pipeline("checkpoint", "--path", left, "--output", output)
+    code, shown = headwater_pipeline("checkpoint", "--path", left, "--output", output)
     assert code == 0
-    assert "2,000 records in" in told
-    assert "MB/s" in told
-    code, told = headwater_pipeline("verify", "--path", cold[0], "--cold", cold[1], "--json")
+    assert "2,000 records in" in shown
+    assert "MB/s" in shown
+    code, shown = headwater_pipeline("verify", "--path", cold[0], "--cold", cold[1], "--json")
     assert code == 0
-    assert json.loads(told)["findings"] == []
-    code, told = headwater_pipeline("verify", "--path", cold[0])
+    assert json.loads(shown)["findings"] == []
+    code, shown = headwater_pipeline("verify", "--path", cold[0])
     assert code == StorageError.exit_code
-    assert "NOT SOUND" in told
-    assert "the cold tier was not named" in told
-    code, told = headwater_pipeline("compact", "--path", cold[0], "--cold", cold[1])
+    assert "NOT SOUND" in shown
+    assert "the cold tier was not named" in shown
+    code, shown = headwater_pipeline("compact", "--path", cold[0], "--cold", cold[1])
     assert code == 0
-    assert "2 rewritten" in told
+    assert "2 rewritten" in shown

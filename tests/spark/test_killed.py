@@ -110,7 +110,7 @@ class Pipeline:
         said, _ = process.communicate(timeout=300)
         return process.returncode, said
 
-    def found(self, client: headwater.Client) -> list[int]:
+    def seqs_written(self, client: headwater.Client) -> list[int]:
         if self.target != "topic":
             rows = rows_by_own_reader(table_at(self.target, self.root))
             return sorted(row["number"] for row in rows)
@@ -163,11 +163,11 @@ def test_a_driver_killed_around_the_commit_doubles_and_loses_nothing(
     pipeline = pipelines(target)
     code, said = pipeline.run(die=die)
     assert code == -signal.SIGKILL, said
-    assert 0 < len(pipeline.found(client)) < RECORDS
+    assert 0 < len(pipeline.seqs_written(client)) < RECORDS
     server.restart(kill=True)
     code, said = pipeline.run()
     assert code == 0, said
-    assert pipeline.found(client) == list(range(RECORDS))
+    assert pipeline.seqs_written(client) == list(range(RECORDS))
 
 
 def test_a_driver_killed_with_half_of_a_batch_in_the_topic_doubles_nothing(
@@ -179,12 +179,12 @@ def test_a_driver_killed_with_half_of_a_batch_in_the_topic_doubles_nothing(
     wait_until(lambda: pipeline.landed(client) > 0 or process.poll() is not None)
     process.send_signal(signal.SIGKILL)
     process.communicate(timeout=60)
-    half = len(pipeline.found(client))
+    half = len(pipeline.seqs_written(client))
     assert 0 < half < RECORDS
     (pipeline.gate / "all").touch()
     code, said = pipeline.run(gated=True)
     assert code == 0, said
-    assert pipeline.found(client) == list(range(RECORDS))
+    assert pipeline.seqs_written(client) == list(range(RECORDS))
 
 
 @pytest.mark.parametrize("target", ["delta", "iceberg", "topic"])
@@ -203,7 +203,7 @@ def test_an_executor_killed_at_its_work_doubles_and_loses_nothing(
     (pipeline.gate / "all").touch()
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 0, said
-    assert pipeline.found(client) == list(range(RECORDS))
+    assert pipeline.seqs_written(client) == list(range(RECORDS))
 
 
 def executors_at_work(driver: int) -> list[int]:

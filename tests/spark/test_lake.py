@@ -86,10 +86,10 @@ def test_records_land_and_those_that_do_not_fit_are_told_with_their_bytes(
         client, topic, {"user": 5}, {"amount": "7"}, {"amount": 2**40}, [1], "text", {"amount": 1.5}
     )
     write(client, topic, {"user": HUGE, "amount": 3}, {}, None)
-    asked = options(server, tmp_path, topic, format=kind, partition_by=("date",))
-    report = lake.run(spark, asked)
+    lake_options = options(server, tmp_path, topic, format=kind, partition_by=("date",))
+    report = lake.run(spark, lake_options)
     assert (report.rows, report.dead_letters, report.gaps, report.lag) == (4, 7, 0, 0)
-    tables = asked.tables()
+    tables = lake_options.tables()
     own = rows_by_own_reader(tables[Kind.MAIN])
     expected = [
         (1, "a", 1, ["x"]),
@@ -127,12 +127,12 @@ def test_records_land_and_those_that_do_not_fit_are_told_with_their_bytes(
         assert chosen(rows_by_spark(spark, tables[Kind.MAIN]), *same) == chosen(own, *same)
 
     # What needs the wider column can be replayed where it was widened.
-    found = replay(spark, wider)
+    result = replay(spark, wider)
     is_delta = isinstance(tables[Kind.MAIN], DeltaLake)
-    assert (found.replayed, found.left) == ((0, 7) if is_delta else (1, 6))
+    assert (result.replayed, result.left) == ((0, 7) if is_delta else (1, 6))
     again = replay(spark, wider)
-    assert (again.replayed, again.left) == (0, found.left)
-    assert len(rows_by_own_reader(tables[Kind.MAIN])) == 5 + found.replayed
+    assert (again.replayed, again.left) == (0, result.left)
+    assert len(rows_by_own_reader(tables[Kind.MAIN])) == 5 + result.replayed
 
 
 def test_without_fields_the_payload_is_a_column(
@@ -140,9 +140,9 @@ def test_without_fields_the_payload_is_a_column(
 ) -> None:
     write(client, "plain", {"a": [1, None]}, "text")
     client.append("plain", {"data": 3, "tag": "t", "node": "n", "meta": {"k": 1}})
-    asked = options(server, tmp_path, "plain", fields=None, partition_by=("topic",))
-    assert lake.run(spark, asked).rows == 3
-    rows = rows_by_own_reader(asked.tables()[Kind.MAIN])
+    lake_options = options(server, tmp_path, "plain", fields=None, partition_by=("topic",))
+    assert lake.run(spark, lake_options).rows == 3
+    rows = rows_by_own_reader(lake_options.tables()[Kind.MAIN])
     assert chosen(rows, "topic", "tag", "node", "meta", "data")[1:] == [
         ("plain", None, None, None, '"text"'),
         ("plain", "t", "n", '{"k":1}', "3"),
@@ -153,12 +153,12 @@ def test_a_variant_column_is_one_that_spark_can_look_into(
     spark: SparkSession, server: ServerProcess, client: headwater.Client, tmp_path: Path
 ) -> None:
     write(client, "variants", {"a": 1}, {"a": {"b": [2]}})
-    asked = options(server, tmp_path, "variants", fields=None, payload="variant")
-    assert lake.run(spark, asked).rows == 2
-    files = asked.tables()[Kind.MAIN].files()
+    lake_options = options(server, tmp_path, "variants", fields=None, payload="variant")
+    assert lake.run(spark, lake_options).rows == 2
+    files = lake_options.tables()[Kind.MAIN].files()
     rows = spark.read.schema("seq long, data variant").parquet(*files)
-    found = rows.selectExpr("to_json(data) text").collect()
-    assert sorted(row["text"] for row in found) == ['{"a":1}', '{"a":{"b":[2]}}']
+    result = rows.selectExpr("to_json(data) text").collect()
+    assert sorted(row["text"] for row in result) == ['{"a":1}', '{"a":{"b":[2]}}']
     with pytest.raises(RequestError, match="pyiceberg cannot write VARIANT"):
         lake.run(spark, options(server, tmp_path, "variants", format="iceberg", payload="variant"))
 
@@ -167,15 +167,15 @@ def test_what_retention_took_is_told_in_the_table_of_gaps(
     spark: SparkSession, server: ServerProcess, client: headwater.Client, tmp_path: Path
 ) -> None:
     client.create("capped", cap_records=3)
-    asked = options(server, tmp_path, "capped", fields=None)
+    lake_options = options(server, tmp_path, "capped", fields=None)
     write(client, "capped", 1, 2, 3)
-    assert lake.run(spark, asked).rows == 3
+    assert lake.run(spark, lake_options).rows == 3
     write(client, "capped", *range(4, 11))
-    report = lake.run(spark, asked)
+    report = lake.run(spark, lake_options)
     assert (report.rows, report.gaps) == (3, 1)
-    gaps = rows_by_own_reader(asked.tables()[Kind.GAPS])
+    gaps = rows_by_own_reader(lake_options.tables()[Kind.GAPS])
     assert chosen(gaps, "topic", "gap_from", "gap_to", "reason") == [("capped", 4, 7, "cap")]
-    rows = rows_by_own_reader(asked.tables()[Kind.MAIN])
+    rows = rows_by_own_reader(lake_options.tables()[Kind.MAIN])
     assert chosen(rows, "seq") == [(1,), (2,), (3,), (8,), (9,), (10,)]
 
 
@@ -212,22 +212,22 @@ def test_a_batch_whose_driver_died_around_a_commit_lands_once(
 ) -> None:
     topic = f"dies-{kind}-{which.value}-{after}"
     write(client, topic, *({"user": f"u{each}", "amount": each} for each in range(50)), "dead")
-    asked = options(server, tmp_path, topic, format=kind)
-    tables = asked.tables()
+    lake_options = options(server, tmp_path, topic, format=kind)
+    tables = lake_options.tables()
     crashing(tables[which], monkeypatch, after=after)
     with monkeypatch.context() as patched:
         patched.setattr(LakeOptions, "tables", lambda _self: tables)
         with pytest.raises(Crash):
-            lake.run(spark, asked)
+            lake.run(spark, lake_options)
     if which is Kind.DEAD:
         with pytest.raises(RulesChangedError, match="finish it with those once"):
             lake.run(spark, options(server, tmp_path, topic, format=kind, fields="user string"))
     write(client, topic, {"user": "late", "amount": 50})
-    report = lake.run(spark, asked)
+    report = lake.run(spark, lake_options)
     was_there = which is Kind.MAIN and after
     assert report.batches_found == was_there
     assert (report.orphans > 0) == (not was_there)
-    tables = asked.tables()
+    tables = lake_options.tables()
     rows = rows_by_own_reader(tables[Kind.MAIN])
     assert chosen(rows, "amount") == [(each,) for each in range(51)]
     assert len(rows_by_own_reader(tables[Kind.DEAD])) == 1
@@ -238,13 +238,13 @@ def test_a_lost_checkpoint_is_refused_and_another_app_may_go_on(
     spark: SparkSession, server: ServerProcess, client: headwater.Client, tmp_path: Path
 ) -> None:
     write(client, "lost", *range(5))
-    asked = options(server, tmp_path, "lost", fields=None)
-    assert lake.run(spark, asked).rows == 5
+    lake_options = options(server, tmp_path, "lost", fields=None)
+    assert lake.run(spark, lake_options).rows == 5
     write(client, "lost", 5)
     anew = options(server, tmp_path, "lost", fields=None, checkpoint=str(tmp_path / "new"))
     with pytest.raises(OtherCheckpointError, match="with another checkpoint"):
         lake.run(spark, anew)
-    table = asked.tables()[Kind.MAIN]
+    table = lake_options.tables()[Kind.MAIN]
     assert len(rows_by_own_reader(table)) == 5
     behind = options(
         server, tmp_path, "lost", fields=None, checkpoint=str(tmp_path / "behind"),

@@ -43,9 +43,9 @@ def test_the_zip_holds_every_module_as_it_is_here() -> None:
 
 
 def test_the_same_files_always_give_the_same_bytes() -> None:
-    found = [("a.py", b"one"), ("b/c.py", b"two" * 100)]
-    first = zip_of(found)
-    assert zip_of(found) == first
+    files = [("a.py", b"one"), ("b/c.py", b"two" * 100)]
+    first = zip_of(files)
+    assert zip_of(files) == first
     assert {entry.date_time for entry in zipfile.ZipFile(io.BytesIO(first)).infolist()} == {
         (1980, 1, 1, 0, 0, 0)
     }

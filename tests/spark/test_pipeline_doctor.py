@@ -48,21 +48,23 @@ def checks(done: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
 def test_the_doctor_finds_everything_and_runs_a_job(tmp_path: Path) -> None:
     done = doctor("--json", "--master", "local[2]", TMPDIR=str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
-    found = checks(done)
+    by_check = checks(done)
     assert json.loads(done.stdout)["ok"]
     java = find_java()
-    assert found["java"]["found"].startswith(f"{java.version} from ")
-    assert found["pyspark"]["found"] == require_pyspark()
-    assert found["class-data archive"]["found"] == str(find_archive(java, require_pyspark()))
-    assert found["small job"]["found"].startswith("on local[2]: session in ")
-    assert "headwater in " in found["executor"]["found"]
-    told = found["optimizations"]
-    assert told["verdict"] == "ok"
-    assert told["found"].startswith(f"on Spark {require_pyspark()}: filters in the source, only ")
-    assert found["topic written"]["found"].startswith("300 records, by the library in ")
-    assert found["topic as batch"]["found"].startswith("300 records in ")
-    assert found["topic as stream"]["found"].startswith("300 records, availableNow in ")
-    assert found["topic by the sink"]["found"].startswith("300 records to a server, and back in ")
+    assert by_check["java"]["found"].startswith(f"{java.version} from ")
+    assert by_check["pyspark"]["found"] == require_pyspark()
+    assert by_check["class-data archive"]["found"] == str(find_archive(java, require_pyspark()))
+    assert by_check["small job"]["found"].startswith("on local[2]: session in ")
+    assert "headwater in " in by_check["executor"]["found"]
+    text = by_check["optimizations"]
+    assert text["verdict"] == "ok"
+    assert text["found"].startswith(f"on Spark {require_pyspark()}: filters in the source, only ")
+    assert by_check["topic written"]["found"].startswith("300 records, by the library in ")
+    assert by_check["topic as batch"]["found"].startswith("300 records in ")
+    assert by_check["topic as stream"]["found"].startswith("300 records, availableNow in ")
+    assert by_check["topic by the sink"]["found"].startswith(
+        "300 records to a server, and back in "
+    )
     assert list(tmp_path.iterdir()) == [], "neither Spark nor the topic leaves anything behind"
 
 
@@ -70,20 +72,20 @@ def test_a_source_that_this_spark_cannot_read_is_bad_while_the_small_job_runs(
     tmp_path: Path,
 ) -> None:
     """As on PySpark 4.1: a function of its own has other parameters than we know."""
-    place = tmp_path / "broken"
-    place.mkdir()
-    (place / "sitecustomize.py").write_text(BROKEN)
+    directory_path = tmp_path / "broken"
+    directory_path.mkdir()
+    (directory_path / "sitecustomize.py").write_text(BROKEN)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    paths = os.pathsep.join(filter(None, (str(place), os.environ.get("PYTHONPATH"))))
+    paths = os.pathsep.join(filter(None, (str(directory_path), os.environ.get("PYTHONPATH"))))
     done = doctor("--json", "--master", "local[1]", PYTHONPATH=paths, TMPDIR=str(scratch))
-    found = checks(done)
+    by_check = checks(done)
     assert done.returncode == 2
-    assert found["small job"]["verdict"] == "ok"
-    assert found["topic written"]["verdict"] == "ok"
+    assert by_check["small job"]["verdict"] == "ok"
+    assert by_check["topic written"]["verdict"] == "ok"
     for what in ("topic as batch", "topic as stream", "topic by the sink"):
-        assert (found[what]["found"], found[what]["verdict"]) == ("failed", "BAD")
-        assert "unexpected keyword argument 'zone'" in found[what]["advice"]
+        assert (by_check[what]["found"], by_check[what]["verdict"]) == ("failed", "BAD")
+        assert "unexpected keyword argument 'zone'" in by_check[what]["advice"]
     # Before it Spark tells of the tasks that it gave up.
     assert done.stderr.splitlines()[-1] == "headwater: topic as batch: failed"
     assert list(scratch.iterdir()) == []
@@ -126,7 +128,7 @@ def test_a_master_that_cannot_be_is_refused_by_the_doctor() -> None:
 def test_without_the_job_nothing_is_started(tmp_path: Path) -> None:
     done = doctor("--json", "--no-run", XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 0
-    found = checks(done)
-    assert "small job" not in found
-    assert found["class-data archive"]["verdict"] == "note"
+    by_check = checks(done)
+    assert "small job" not in by_check
+    assert by_check["class-data archive"]["verdict"] == "note"
     assert list(tmp_path.iterdir()) == []

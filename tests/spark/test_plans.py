@@ -67,14 +67,14 @@ def test_all_that_makes_queries_fast_is_active_on_every_version_that_is_allowed(
 
 @pytest.mark.timeout(200)
 @pytest.mark.parametrize(
-    ("when", "active", "told"),
+    ("when", "active", "reason"),
     [
         ("before", [False, False, False], "not on this version of Spark, so "),
         ("while", [True, True, True], "spark: ERROR Headwater"),
     ],
 )
 def test_queries_are_right_on_a_spark_whose_insides_have_changed(
-    path: Path, when: str, active: list[bool], told: str
+    path: Path, when: str, active: list[bool], reason: str
 ) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.changed_spark", str(path), when],
@@ -85,10 +85,10 @@ def test_queries_are_right_on_a_spark_whose_insides_have_changed(
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert list(found.pop("active").values()) == active
-    assert found == {"count": COUNT - 1, "late": COUNT - 39, "joined": 9, "rows": COUNT - 1}
-    lines = [line for line in done.stderr.splitlines() if told in line]
+    results = json.loads(done.stdout)
+    assert list(results.pop("active").values()) == active
+    assert results == {"count": COUNT - 1, "late": COUNT - 39, "joined": 9, "rows": COUNT - 1}
+    lines = [line for line in done.stderr.splitlines() if reason in line]
     assert len(lines) == (3 if when == "before" else 2), done.stderr
 
 

@@ -33,14 +33,14 @@ def client(server: ServerProcess) -> Iterator[headwater.Client]:
 
 
 def rows_of(client: headwater.Client, topic: str) -> list[Any]:
-    found: list[Any] = []
+    read: list[Any] = []
     cursor = 0
     while True:
         diff = client.diff(topic, cursor, limit=1_000)
-        found += [record.data for record in diff.records]
+        read += [record.data for record in diff.records]
         cursor = diff.next_from_seq
         if diff.caught_up:
-            return found
+            return read
 
 
 def write(rows: DataFrame, server: ServerProcess, topic: str, **options: str) -> None:
@@ -102,10 +102,10 @@ def test_tasks_that_fail_and_are_tried_again_double_nothing(
     def until_something_is_there() -> None:
         """Rows go to the sink through buffers; on a busy machine it begins after they are full."""
         pause = threading.Event()
-        with headwater.Client(url) as looking:
+        with headwater.Client(url) as reader:
             for _ in range(300):
                 try:
-                    if looking.state("retried").head_seq:
+                    if reader.state("retried").head_seq:
                         return
                 except TopicNotFoundError:
                     pass

@@ -130,9 +130,9 @@ class Life:
 
     def check_losses(self, name: str) -> None:
         rows, losses = every_row(self.db, name)
-        found = self.read(name, startingSeq=1, failOnDataLoss=False)
-        gaps = [row["gap"] for row in found if row["gap"] is not None]
-        assert [row for row in found if row["gap"] is None] == rows
+        read = self.read(name, startingSeq=1, failOnDataLoss=False)
+        gaps = [row["gap"] for row in read if row["gap"] is not None]
+        assert [row for row in read if row["gap"] is None] == rows
         assert [gap["gap_from"] for gap in gaps] == [loss.gap_from for loss in losses]
         for gap, loss in zip(gaps, losses, strict=True):
             # Deleted records behind a loss may belong to the gap, or be passed over silently.

@@ -70,9 +70,9 @@ def test_every_column_comes_through_as_it_was_written(spark: SparkSession, path:
 
 def test_aggregates_over_fields_give_the_right_sums(spark: SparkSession, path: Path) -> None:
     fields = load(spark, path, fields="user string, amount long, at timestamp")
-    found = fields.groupBy("user").sum("amount").collect()
+    read = fields.groupBy("user").sum("amount").collect()
     expected = {f"u{k}": sum(n for n in range(1, COUNT + 1) if n % 7 == k) for k in range(7)}
-    assert {row.user: row["sum(amount)"] for row in found} == expected
+    assert {row.user: row["sum(amount)"] for row in read} == expected
     assert fields.selectExpr("min(at)").collect()[0][0].year == 2024
     smaller = load(spark, path, schema="amount long")
     assert smaller.columns == ["amount"]
@@ -80,8 +80,8 @@ def test_aggregates_over_fields_give_the_right_sums(spark: SparkSession, path: P
 
 
 def test_several_topics_are_one_table(spark: SparkSession, path: Path) -> None:
-    found = load(spark, path, topic=None, topicPattern=".*").groupBy("topic").count().collect()
-    assert {row.topic: row["count"] for row in found} == {"orders": COUNT, "clicks": COUNT // 10}
+    read = load(spark, path, topic=None, topicPattern=".*").groupBy("topic").count().collect()
+    assert {row.topic: row["count"] for row in read} == {"orders": COUNT, "clicks": COUNT // 10}
 
 
 def test_variants_come_natively_and_through_parse_json(spark: SparkSession, path: Path) -> None:
@@ -164,12 +164,12 @@ def test_a_filter_of_one_query_never_touches_another_on_the_same_frame(
     low, high = frame.where("seq <= 50").alias("low"), frame.where("seq > 20").alias("high")
     assert low.join(high, "seq").count() == 30
     frame.createOrReplaceTempView("orders_seen")
-    found = spark.sql(
+    read = spark.sql(
         "select (select count(*) from orders_seen where seq <= 20) a, "
         "(select count(*) from orders_seen where tag = 'tag1') b, "
         "(select count(*) from orders_seen) c"
     ).collect()[0]
-    assert (found.a, found.b, found.c) == (20, COUNT * 3 // 10, COUNT)
+    assert (read.a, read.b, read.c) == (20, COUNT * 3 // 10, COUNT)
 
 
 def test_a_frame_sees_what_was_written_since_it_was_loaded(
@@ -208,7 +208,7 @@ def test_without_the_rule_or_pushdown_filters_are_left_to_spark(
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "text"),
     [
         ({"statingSeq": 5}, "did you mean startingSeq"),
         ({"payload": "avro"}, "option payload must be one of"),
@@ -220,13 +220,13 @@ def test_without_the_rule_or_pushdown_filters_are_left_to_spark(
     ],
 )
 def test_a_mistake_is_told_in_words_through_spark(
-    spark: SparkSession, path: Path, options: dict[str, Any], told: str
+    spark: SparkSession, path: Path, options: dict[str, Any], text: str
 ) -> None:
     with pytest.raises(PySparkException) as caught:
         load(spark, path, **options).collect()
     ours = explain(caught.value)
     assert ours is not None
-    assert told in str(ours)
+    assert text in str(ours)
 
 
 def test_a_corrupt_segment_fails_the_query_with_file_and_offset(
@@ -263,5 +263,5 @@ def test_workers_are_forked_from_a_process_that_has_everything_loaded(spark: Spa
         for _ in batches:
             yield pyarrow.record_batch([pyarrow.array([gc.get_freeze_count()])], ["frozen"])
 
-    found = spark.range(4).mapInArrow(frozen, "frozen long").collect()
-    assert all(row.frozen > 0 for row in found)
+    read = spark.range(4).mapInArrow(frozen, "frozen long").collect()
+    assert all(row.frozen > 0 for row in read)

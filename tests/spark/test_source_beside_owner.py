@@ -57,7 +57,7 @@ def acked(owner: subprocess.Popen[str]) -> Iterator[int]:
     yield promises[0]
 
 
-def place(tmp_path: Path, **options: Any) -> dict[str, Any]:
+def written_topic(tmp_path: Path, **options: Any) -> dict[str, Any]:
     return {"path": tmp_path / "data", "cold": tmp_path / "cold", **options}
 
 
@@ -77,10 +77,10 @@ def test_what_is_acknowledged_is_read_whole_while_files_come_and_go(
 ) -> None:
     for promised in acked(owner):
         for topic in ("whole", "quick"):
-            seqs = check(read(**place(tmp_path, topic=topic, rowsPerPartition=150)))
+            seqs = check(read(**written_topic(tmp_path, topic=topic, rowsPerPartition=150)))
             assert seqs == list(range(1, len(seqs) + 1))
             assert len(seqs) >= promised
-    assert len(check(read(**place(tmp_path, topic="whole")))) == LAST
+    assert len(check(read(**written_topic(tmp_path, topic="whole")))) == LAST
 
 
 def test_an_old_plan_gives_its_rows_from_wherever_they_went(
@@ -88,7 +88,7 @@ def test_an_old_plan_gives_its_rows_from_wherever_they_went(
 ) -> None:
     plans: list[tuple[int, Any, list[Any]]] = []
     for promised in acked(owner):
-        reader = reader_of(**place(tmp_path, topic="whole", rowsPerPartition=100))
+        reader = reader_of(**written_topic(tmp_path, topic="whole", rowsPerPartition=100))
         plans.append((promised, reader, sent(reader.partitions())))
         if len(plans) > 8:  # what was planned eight rounds ago has moved by now
             before, old, planned = plans.pop(0)
@@ -105,7 +105,7 @@ def test_losses_to_a_cap_are_told_and_the_rest_is_whole(
     for promised in acked(owner):
         if not promised:
             continue
-        options = place(tmp_path, topic="capped", startingSeq=1, failOnDataLoss=False)
+        options = written_topic(tmp_path, topic="capped", startingSeq=1, failOnDataLoss=False)
         rows = read(**options)
         gaps = [row["gap"] for row in rows if row["gap"] is not None]
         seqs = check(rows)
@@ -124,12 +124,12 @@ def test_deleted_records_are_gone_and_dropped_topics_are_no_surprise(
 ) -> None:
     for promised in acked(owner):
         deleted_upto = promised // BATCH // 4 * 4 * BATCH  # after each fourth round, the odd ones
-        seqs = check(read(**place(tmp_path, topic="tagged")))
+        seqs = check(read(**written_topic(tmp_path, topic="tagged")))
         assert [seq for seq in seqs if seq % 2 and seq <= deleted_upto] == []
         assert set(range(2, promised + 1, 2)) <= set(seqs)
         for name in ("short-0", "short-1"):
             try:
-                rows = read(**place(tmp_path, topic=name, failOnDataLoss=False))
+                rows = read(**written_topic(tmp_path, topic=name, failOnDataLoss=False))
             except (TopicNotFoundError, UnavailableError):
                 continue
             assert all(row["gap"] is not None or row["data"] == "1" for row in rows)
@@ -138,13 +138,13 @@ def test_deleted_records_are_gone_and_dropped_topics_are_no_surprise(
 def test_a_stream_reads_every_record_once_while_files_come_and_go(
     tmp_path: Path, owner: subprocess.Popen[str]
 ) -> None:
-    options = options_of(None, place(tmp_path, topicPattern="whole|quick"))
+    options = options_of(None, written_topic(tmp_path, topicPattern="whole|quick"))
     from headwater.spark.source.data_source import HeadwaterDataSource
 
     schema = HeadwaterDataSource(options).schema()
     stream = StreamReader(source_options(options), schema)
     offset = stream.initialOffset()
-    found: dict[str, list[int]] = {"quick": [], "whole": []}
+    read: dict[str, list[int]] = {"quick": [], "whole": []}
 
     def advance() -> bool:
         nonlocal offset
@@ -153,14 +153,14 @@ def test_a_stream_reads_every_record_once_while_files_come_and_go(
             return False
         for row in read_all(stream, stream.partitions(offset, end)):
             check([row])
-            found[row["topic"]].append(row["seq"])
+            read[row["topic"]].append(row["seq"])
         offset = end
         return True
 
     for promised in acked(owner):
         advance()
-        assert len(found["whole"]) >= promised
+        assert len(read["whole"]) >= promised
     while advance():
         pass
-    assert found == {name: list(range(1, LAST + 1)) for name in found}
+    assert read == {name: list(range(1, LAST + 1)) for name in read}
     assert stream.reportLatestOffset() == offset

@@ -239,8 +239,8 @@ def flip(file: Path, offset: int) -> None:
 
 
 def stored(path: Path, first_seq: int, suffix: str) -> Path:
-    (found,) = path.glob(f"topics/*/seg-{first_seq:016d}.{suffix}")
-    return found
+    (file,) = path.glob(f"topics/*/seg-{first_seq:016d}.{suffix}")
+    return file
 
 
 def test_a_damaged_frame_fails_the_query_with_file_and_offset(path: Path) -> None:

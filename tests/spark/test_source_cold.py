@@ -64,8 +64,8 @@ def path(tmp_path: Path, cold: str) -> Path:
 
 def test_a_data_directory_and_its_cold_tier_are_read_as_one(path: Path, cold: str) -> None:
     assert seqs(read(path, topic="a", cold=cold)) == list(range(1, 51))
-    found = read(path, filters=[EqualTo(("seq",), 5)], topic="a", cold=cold)
-    assert seqs(found) == [5]
+    result = read(path, filters=[EqualTo(("seq",), 5)], topic="a", cold=cold)
+    assert seqs(result) == [5]
 
 
 def test_deletes_in_cold_segments_are_honoured(path: Path, cold: str) -> None:
@@ -142,16 +142,16 @@ def test_a_file_of_another_segment_in_the_archive_is_refused(
 def test_an_archive_is_a_stream_that_ends_where_it_ends(path: Path, cold: str) -> None:
     options: dict[str, Any] = options_of(cold, {"topic": NAME, "maxRecordsPerTrigger": 25})
     stream = StreamReader(source_options(options), HeadwaterDataSource(options).schema())
-    offset, found = stream.initialOffset(), []
+    offset, read = stream.initialOffset(), []
     while True:
         end = stream.latestOffset(offset, stream.getDefaultReadLimit())
         if end == offset:
             break
         rows = read_all(stream, stream.partitions(offset, end))
         assert len(rows) <= 25
-        found += seqs(rows)
+        read += seqs(rows)
         offset = end
-    assert found == list(range(1, ARCHIVED + 1))
+    assert read == list(range(1, ARCHIVED + 1))
 
 
 def test_an_address_that_is_no_store_is_refused(path: Path, tmp_path: Path) -> None:

@@ -29,12 +29,12 @@ def parsed(ddl: str, *payloads: Any) -> tuple[list[dict[str, Any]], dict[int, st
     parser = FieldParser(fields)
     raw = [each if isinstance(each, bytes) else json.dumps(each).encode() for each in payloads]
     # A slice of a longer column, as batches sometimes are.
-    found = parser.parse(pyarrow.array([b"{}", *raw, b"{}"], pyarrow.binary())[1:-1])
+    read = parser.parse(pyarrow.array([b"{}", *raw, b"{}"], pyarrow.binary())[1:-1])
     schema = to_arrow_schema(fields, timezone="UTC")
-    columns = parser.columns(found.values, [field.type for field in schema])
+    columns = parser.columns(read.values, [field.type for field in schema])
     batch = pyarrow.RecordBatch.from_arrays(columns, schema=schema)
     batch.validate(full=True)
-    return batch.to_pylist(), found.reasons
+    return batch.to_pylist(), read.reasons
 
 
 def test_every_type_comes_out_of_json_and_what_is_absent_is_null() -> None:
@@ -70,7 +70,7 @@ def test_every_type_comes_out_of_json_and_what_is_absent_is_null() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ddl", "payload", "told"),
+    ("ddl", "payload", "text"),
     [
         ("a long", {"a": "1"}, "Expected `int | null`, got `str`"),
         ("a long", {"a": 1.5}, "got `float`"),
@@ -91,11 +91,11 @@ def test_every_type_comes_out_of_json_and_what_is_absent_is_null() -> None:
     ],
 )
 def test_a_payload_that_does_not_fit_is_told_and_the_others_are_read(
-    ddl: str, payload: Any, told: str
+    ddl: str, payload: Any, text: str
 ) -> None:
     rows, reasons = parsed(ddl, {}, payload, {})
     assert list(reasons) == [1]
-    assert told in reasons[1]
+    assert text in reasons[1]
     assert [row["a"] for row in rows] == [None, None, None]
 
 
@@ -113,7 +113,7 @@ def test_parsing_all_at_once_is_parsing_each_alone(payloads: list[bytes]) -> Non
     together, reasons = parsed("a long", *payloads)
     alone = [parsed("a long", payload) for payload in payloads]
     assert together == [rows[0] for rows, _ in alone]
-    assert set(reasons) == {place for place, (_, why) in enumerate(alone) if why}
+    assert set(reasons) == {position for position, (_, why) in enumerate(alone) if why}
 
 
 # -- in rows

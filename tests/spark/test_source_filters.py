@@ -61,7 +61,7 @@ def rows(path: Path) -> list[Row]:
 
 
 def compare(operator: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool | None]:
-    return lambda found, value: None if found is None or value is None else operator(found, value)
+    return lambda rows, value: None if rows is None or value is None else operator(rows, value)
 
 
 MEANING: dict[type[Filter], Callable[[Any, Any], bool | None]] = {
@@ -74,8 +74,8 @@ MEANING: dict[type[Filter], Callable[[Any, Any], bool | None]] = {
     StringStartsWith: compare(lambda a, b: a.startswith(b)),
     StringEndsWith: compare(lambda a, b: a.endswith(b)),
     StringContains: compare(lambda a, b: b in a),
-    IsNull: lambda found, _: found is None,
-    IsNotNull: lambda found, _: found is not None,
+    IsNull: lambda rows, _: rows is None,
+    IsNotNull: lambda rows, _: rows is not None,
 }
 
 
@@ -116,14 +116,14 @@ def test_rows_are_those_that_spark_would_keep(seed: int, path: Path, rows: list[
     filters = [some_filter(rng, rows) for _ in range(rng.randrange(1, 4))]
     reader = reader_of(path, topics="a,b")
     left = list(reader.pushFilters(filters))
-    found = [
+    result = [
         row
         for partition in reader.partitions()
         for batch in sent(reader).read(sent(partition))
         for row in batch.to_pylist()
     ]
     # What was given back is Spark's to evaluate; here the naive reading stands in for it.
-    kept = [row for row in found if all(holds(each, row) for each in left)]
+    kept = [row for row in result if all(holds(each, row) for each in left)]
     expected = [row for row in rows if all(holds(each, row) for each in filters)]
     assert kept == expected
     assert not [each for each in left if not isinstance(each, Not)], "those are all ours"
@@ -203,15 +203,15 @@ def test_options_about_time_bound_the_rows_from_the_start_to_before_the_end(
 ) -> None:
     times = sorted({row["ts"] for row in rows})
     first, last = times[len(times) // 3], times[2 * len(times) // 3]
-    found = read(
+    result = read(
         path, topics="a,b", startingTimestamp=first.isoformat(), endingTimestamp=last.isoformat()
     )
-    assert found == [row for row in rows if first <= row["ts"] < last]
+    assert result == [row for row in rows if first <= row["ts"] < last]
 
 
 def test_options_about_seqs_include_both_ends(path: Path, rows: list[Row]) -> None:
-    found = read(path, topics="a,b", startingSeq=10, endingSeq='{"a": 30}')
-    assert found == [
+    result = read(path, topics="a,b", startingSeq=10, endingSeq='{"a": 30}')
+    assert result == [
         row for row in rows if row["seq"] >= 10 and (row["topic"] == "b" or row["seq"] <= 30)
     ]
     assert read(path, topics="a,b", startingSeq="latest") == []

@@ -33,7 +33,7 @@ from tests.rig.kafka import KAFKA, NOW_MS, SMALL_KAFKA, KafkaLife, batch_of
 from tests.spark.reading_by_hand import Row, options_of, read, read_all, reader_of
 
 UNCACHED = replace(SMALL_KAFKA, cache_bytes=0)
-Found = list[tuple[int, str] | Gap]
+ReadRows = list[tuple[int, str] | Gap]
 
 
 class Hurried(ManualClock):
@@ -63,22 +63,22 @@ class Beside:
 
     def read(
         self, slices: list[KafkaSlice], *, strict: bool = True, filters: Filters | None = None
-    ) -> Found:
+    ) -> ReadRows:
         """As one task, elsewhere."""
-        found: Found = []
+        result: ReadRows = []
         arrived = pickle.loads(pickle.dumps(slices))
         wanted = filters or Filters()
         context = ReadContext(wanted, verify=True, fail_on_data_loss=strict)
         elsewhere = KafkaDirectory(str(KAFKA.parent), 1, self.directory.disk, self.directory.clock)
         for _, what in read_slices(elsewhere, arrived, context):
             if isinstance(what, Gap):
-                found.append(what)
+                result.append(what)
                 continue
             mask = wanted.mask(what)
             rows = what if mask is None else what.kept(mask)
             datas = rows.text("data").to_pylist()
-            found += list(zip(rows.seqs.tolist(), datas, strict=True))
-        return found
+            result += list(zip(rows.seqs.tolist(), datas, strict=True))
+        return result
 
     def seq_at(self, name: str, ts_ms: int, *, tolerant: bool = False) -> int:
         def work(view: KafkaView) -> int:
@@ -89,15 +89,15 @@ class Beside:
 
         return self.directory.now(work)
 
-    def everything(self, name: str) -> Found:
+    def everything(self, name: str) -> ReadRows:
         return self.read(self.plan(name))
 
 
-def values(life: KafkaLife, name: str, index: int = 0) -> Found:
+def values(life: KafkaLife, name: str, index: int = 0) -> ReadRows:
     """What a fetch gives, as this source should."""
     start = life.partition(name, index).log_start_offset
-    found = enumerate(life.values(name, index), start + 1)
-    return [(seq, value.decode()) for seq, value in found]
+    read = enumerate(life.values(name, index), start + 1)
+    return [(seq, value.decode()) for seq, value in read]
 
 
 def filled(batches: int = 30, settings: Any = UNCACHED) -> KafkaLife:
@@ -120,13 +120,13 @@ NAMES = (
 )
 
 
-def check(life: KafkaLife, expected: dict[str, Found]) -> None:
+def check(life: KafkaLife, expected: dict[str, ReadRows]) -> None:
     beside = Beside(life)
     for name, wanted in expected.items():
         assert beside.everything(name) == wanted
 
 
-def all_values(life: KafkaLife) -> dict[str, Found]:
+def all_values(life: KafkaLife) -> dict[str, ReadRows]:
     return {name: values(life, topic, index) for name, topic, index in NAMES}
 
 
@@ -201,20 +201,20 @@ def test_a_damaged_batch_is_refused_with_file_and_offset_or_told_as_a_gap() -> N
     beside = Beside(life)
     planned = beside.plan("kafka:orders:0")
     entry = planned[0].batches.entries[3]
-    place = int(entry["physical_offset"])
+    position = int(entry["physical_offset"])
     path = KAFKA / log_name(int(entry["segment_id"]))
     file = life.disk.open(path, OpenMode.UPDATE)
-    file.write(place + 70, [b"\xff\xff"])
+    file.write(position + 70, [b"\xff\xff"])
     file.close()
     with pytest.raises(DamageError, match="seqs 7 to 8: the CRC32C") as refused:
         beside.read(planned)
     assert refused.value.path == path
-    assert refused.value.offset == place
-    found = beside.read(planned, strict=False)
-    gaps = [each for each in found if isinstance(each, Gap)]
+    assert refused.value.offset == position
+    read = beside.read(planned, strict=False)
+    gaps = [each for each in read if isinstance(each, Gap)]
     assert [(gap.gap_from, gap.gap_to) for gap in gaps] == [(7, 8)]
     others = [(n + 1, f'"{"op"[n % 2]}{n // 2}"') for n in range(60) if n + 1 not in (7, 8)]
-    assert [each for each in found if not isinstance(each, Gap)] == others
+    assert [each for each in read if not isinstance(each, Gap)] == others
 
 
 def test_an_index_that_is_not_what_was_synced_is_refused() -> None:

@@ -50,12 +50,12 @@ def spoil(life: KafkaLife, name: str, offset: int) -> None:
 
 
 def with_checkpoint(life: KafkaLife, **fields: object) -> None:
-    found = decode_checkpoint(read_whole(life.disk, CHECKPOINT, 1 << 20))
-    changed: KafkaCheckpoint = msgspec.structs.replace(found, **fields)
+    checkpoint = decode_checkpoint(read_whole(life.disk, CHECKPOINT, 1 << 20))
+    changed: KafkaCheckpoint = msgspec.structs.replace(checkpoint, **fields)
     replace_file(life.disk, CHECKPOINT, encode_checkpoint(changed))
 
 
-def places_of_events(life: KafkaLife, number: int) -> list[int]:
+def positions_of_events(life: KafkaLife, number: int) -> list[int]:
     """Where the batches of the log's own events stand in a segment."""
     index = read_whole(life.disk, KAFKA / index_name(number), 1 << 20)
     entries = read_entries(index, count_entries(index[: len(index) // ENTRY_BYTES * ENTRY_BYTES]))
@@ -109,16 +109,16 @@ def test_a_synced_event_that_cannot_be_read_is_refused_and_hides_no_deletion() -
     beside = Beside(life)
     before = beside.plan("kafka:orders:0")
     life.close()
-    found = decode_checkpoint(read_whole(life.disk, CHECKPOINT, 1 << 20))
+    checkpoint = decode_checkpoint(read_whole(life.disk, CHECKPOINT, 1 << 20))
     # The state of a checkpoint is taken before its log is synced: as it was after the writes.
     topics = tuple(
         msgspec.structs.replace(topic, partitions=(PartitionMeta(),))
-        for topic in found.topics
+        for topic in checkpoint.topics
         if topic.name == "orders"
     )
     with_checkpoint(life, as_of=7, topics=topics)
     assert beside.everything("kafka:orders:0") == [(5, '"o4"'), (6, '"o5"')]
-    spoil(life, log_name(0), places_of_events(life, 0)[1] + 70)
+    spoil(life, log_name(0), positions_of_events(life, 0)[1] + 70)
     with pytest.raises(DamageError, match="CRC32C"):
         beside.plan("kafka:orders:0")
     with pytest.raises(DamageError, match="CRC32C"):
@@ -238,21 +238,21 @@ def test_segments_that_go_between_the_checkpoint_and_the_names_are_not_overlooke
     assert values(life, "orders")[0] == (41, '"o40"')
 
 
-@pytest.mark.parametrize("looked", [True, False], ids=["seen", "not seen"])
+@pytest.mark.parametrize("read_first", [True, False], ids=["seen", "not seen"])
 def test_a_record_that_was_seen_in_the_files_survives_a_loss_of_power_though_nobody_synced_it(
-    looked: bool,
+    read_first: bool,
 ) -> None:
     life = KafkaLife(settings=LARGE_KAFKA)
     life.create("orders")
     life.append("orders", batch_of('"synced"'))
     life.append("orders", batch_of('"written"'), durability=Durability.DISK)
     assert isinstance(life.disk, FakeDisk)
-    if looked:
+    if read_first:
         seen = [(1, '"synced"'), (2, '"written"')]
         assert Beside(life).everything("kafka:orders:0") == seen
     later = KafkaLife(life.disk.after_power_loss(), LARGE_KAFKA)
     # Unseen, it may go: its ack promised a write and no sync.
-    assert later.values("orders") == [b'"synced"', b'"written"'][: 2 if looked else 1]
+    assert later.values("orders") == [b'"synced"', b'"written"'][: 2 if read_first else 1]
 
 
 @pytest.mark.parametrize(

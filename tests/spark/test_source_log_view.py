@@ -9,15 +9,18 @@ import pytest
 
 import headwater
 from headwater.config.engine import EngineSettings
+from headwater.config.topic import TopicSettings
 from headwater.config.wal import WalSettings
 from headwater.core.errors import DamageError
 from headwater.core.units import KIB
 from headwater.disk import PosixDisk
+from headwater.format.frame import decode_frame
 from headwater.format.names import WAL_DIRECTORY
+from headwater.format.router_frames import encode_router_places
 from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.scan import CoveredFrames
 from headwater.recovery.snapshots import covered_logs, load_snapshot
-from headwater.spark.source.log_view import LogView
+from headwater.spark.source.log_view import LoggedTopic, LogView
 from tests.spark.reading_by_hand import read
 
 SETTINGS = EngineSettings(
@@ -87,3 +90,13 @@ def test_a_snapshot_of_another_log_says_nothing_about_this_one(path: Path) -> No
     assert inspect_until_stable(disk, directory, covered=foreign).groups == (
         inspect_until_stable(disk, directory).groups
     )
+
+
+@pytest.mark.parametrize(("lost", "told"), [(True, [(4, 9)]), (False, [])])
+def test_seqs_that_a_router_could_not_fill_are_there_and_told_if_they_were_lost(
+    lost: bool, told: list[tuple[int, int]]
+) -> None:
+    topic = LoggedTopic(2, "out", 1, TopicSettings(), head_seq=3)
+    encoded = encode_router_places(2, 9, 1, lost=lost)
+    topic.history.apply(decode_frame(memoryview(encoded), 0, len(encoded)))
+    assert (topic.head_seq, topic.lost) == (9, told)

@@ -22,7 +22,7 @@ def given(**options: Any) -> Any:
 
 
 def test_every_option_is_read_whatever_its_case() -> None:
-    found = source_options(
+    options = source_options(
         {
             "url": "http://127.0.0.1:4000",
             "TOKEN": "secret",
@@ -40,18 +40,22 @@ def test_every_option_is_read_whatever_its_case() -> None:
             "bytesperpartition": "1000",
         }
     )
-    assert (found.url, found.token, found.topics) == ("http://127.0.0.1:4000", "secret", ("a", "b"))
-    assert (found.start_of("a"), found.end_of("a")) == (Start(5), 9)
-    assert found.records_per_trigger_max == 100
-    assert (found.fail_on_data_loss, found.verify) == (False, False)
-    assert (found.fields, found.fields_column, found.invalid) == (
+    assert (options.url, options.token, options.topics) == (
+        "http://127.0.0.1:4000",
+        "secret",
+        ("a", "b"),
+    )
+    assert (options.start_of("a"), options.end_of("a")) == (Start(5), 9)
+    assert options.records_per_trigger_max == 100
+    assert (options.fail_on_data_loss, options.verify) == (False, False)
+    assert (options.fields, options.fields_column, options.invalid) == (
         "a long",
         "payload",
         Invalid.COLUMN,
     )
-    assert (found.payload, found.partition_rows_max) == (Payload.BINARY, 7)
-    assert found.partition_bytes_max == 1_000
-    assert "secret" not in repr(found)
+    assert (options.payload, options.partition_rows_max) == (Payload.BINARY, 7)
+    assert options.partition_bytes_max == 1_000
+    assert "secret" not in repr(options)
 
 
 def test_a_relative_place_is_one_of_the_planner_not_of_an_executor(
@@ -65,12 +69,12 @@ def test_a_relative_place_is_one_of_the_planner_not_of_an_executor(
 
 
 def test_a_place_to_begin_can_be_given_for_each_topic() -> None:
-    places = {"startingSeq": '{"orders": 12, "clicks": "latest"}', "endingSeq": '{"orders": 20}'}
-    found = source_options({"path": "/data", "topics": "orders,clicks,others", **places})
-    assert found.start_of("orders") == Start(12)
-    assert found.start_of("clicks") == Start(latest=True)
-    assert found.start_of("others").is_earliest
-    assert (found.end_of("orders"), found.end_of("clicks")) == (20, None)
+    bounds = {"startingSeq": '{"orders": 12, "clicks": "latest"}', "endingSeq": '{"orders": 20}'}
+    options = source_options({"path": "/data", "topics": "orders,clicks,others", **bounds})
+    assert options.start_of("orders") == Start(12)
+    assert options.start_of("clicks") == Start(latest=True)
+    assert options.start_of("others").is_earliest
+    assert (options.end_of("orders"), options.end_of("clicks")) == (20, None)
 
 
 @pytest.mark.parametrize("option", ["startingSeq", "endingSeq"])
@@ -100,13 +104,13 @@ def test_times_are_milliseconds_or_as_people_write_them(text: str, microseconds:
 def test_topics_are_wanted_by_name_or_by_pattern() -> None:
     assert given().wants("orders")
     assert not given().wants("orders2")
-    found = source_options({"path": "/data", "topicpattern": r"order.*"})
-    assert found.wants("orders")
-    assert not found.wants("reorders")
+    options = source_options({"path": "/data", "topicpattern": r"order.*"})
+    assert options.wants("orders")
+    assert not options.wants("reorders")
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "text"),
     [
         ("startingSeq", "0", "from 1"),
         ("startingSeq", "soon", "whole number"),
@@ -124,12 +128,12 @@ def test_topics_are_wanted_by_name_or_by_pattern() -> None:
     ],
 )
 def test_a_bad_value_is_refused_with_the_name_of_its_option(
-    option: str, value: str, told: str
+    option: str, value: str, text: str
 ) -> None:
     with pytest.raises(RequestError) as caught:
         given(**{option: value})
     assert option in str(caught.value)
-    assert told in str(caught.value)
+    assert text in str(caught.value)
     assert caught.value.detail == {"option": option}
 
 
@@ -145,7 +149,7 @@ def test_what_spark_adds_by_itself_is_let_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "text"),
     [
         ({"topic": "a"}, "neither was given"),
         ({"path": "/d", "url": "http://h", "topic": "a"}, "both were given"),
@@ -160,8 +164,8 @@ def test_what_spark_adds_by_itself_is_let_pass() -> None:
         ),
     ],
 )
-def test_options_that_do_not_go_together_are_refused(options: dict[str, str], told: str) -> None:
-    with pytest.raises(RequestError, match=told):
+def test_options_that_do_not_go_together_are_refused(options: dict[str, str], text: str) -> None:
+    with pytest.raises(RequestError, match=text):
         source_options(options)
 
 
@@ -174,17 +178,17 @@ def test_fields_are_written_as_spark_writes_types() -> None:
         "t tinyint, s smallint, i int, tags array<string>, "
         "place struct<lat: double, lon: double>, more map<string, array<struct<n: long>>>"
     )
-    found = parse_ddl(text)
-    assert found.simpleString() == (
+    options = parse_ddl(text)
+    assert options.simpleString() == (
         "struct<user:string,a b:bigint,ok:boolean,at:timestamp,day:date,price:double,f:float,"
         "t:tinyint,s:smallint,i:int,tags:array<string>,place:struct<lat:double,lon:double>,"
         "more:map<string,array<struct<n:bigint>>>>"
     )
-    assert all(field.nullable for field in found.fields)
+    assert all(field.nullable for field in options.fields)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reason"),
     [
         ("user", "a type is expected at the end"),
         ("user strin", "no type 'strin'"),
@@ -197,10 +201,10 @@ def test_fields_are_written_as_spark_writes_types() -> None:
         ("a decimal(10,2)", "no type 'decimal'"),
     ],
 )
-def test_fields_that_cannot_be_read_are_refused_where_they_go_wrong(text: str, told: str) -> None:
+def test_fields_that_cannot_be_read_are_refused_where_they_go_wrong(text: str, reason: str) -> None:
     with pytest.raises(RequestError) as caught:
         parse_ddl(text)
-    assert told in str(caught.value)
+    assert reason in str(caught.value)
 
 
 def test_the_schema_is_the_envelope_and_the_fields() -> None:
@@ -219,8 +223,8 @@ def test_the_schema_is_the_envelope_and_the_fields() -> None:
 def test_a_field_named_like_a_column_needs_a_column_of_their_own() -> None:
     with pytest.raises(RequestError, match="fieldsColumn"):
         full_columns(given(fields="ts long"))
-    found = full_columns(given(fields="ts long", fieldsColumn="payload"))
-    assert found.schema["payload"].dataType.simpleString() == "struct<ts:bigint>"
+    options = full_columns(given(fields="ts long", fieldsColumn="payload"))
+    assert options.schema["payload"].dataType.simpleString() == "struct<ts:bigint>"
     with pytest.raises(RequestError, match="'tag'"):
         full_columns(given(fields="a long", fieldsColumn="tag"))
     assert "invalid" in full_columns(given(fields="invalid long"))
@@ -229,9 +233,9 @@ def test_a_field_named_like_a_column_needs_a_column_of_their_own() -> None:
 
 
 def test_a_smaller_schema_chooses_columns_and_names_fields() -> None:
-    found = chosen_columns(given(), parse_ddl("seq long, data string, amount long"))
-    assert found.fields.fieldNames() == ["amount"]
-    assert found.schema.fieldNames() == ["seq", "data", "amount"]
+    options = chosen_columns(given(), parse_ddl("seq long, data string, amount long"))
+    assert options.fields.fieldNames() == ["amount"]
+    assert options.schema.fieldNames() == ["seq", "data", "amount"]
     with pytest.raises(RequestError, match="'ts' is timestamp, not bigint"):
         chosen_columns(given(), parse_ddl("ts long"))
     with pytest.raises(RequestError, match="string, binary or variant"):

@@ -71,12 +71,12 @@ def test_partitions_are_ranges_of_seqs_and_filters_prune_them(
     kept = [GreaterThan(("seq",), 50), StringStartsWith(("topic",), "pruned.b")]
     assert list(reader.pushFilters(kept)) == []
     assert len(reader.partitions()) == 2
-    found = over_http(
+    read = over_http(
         server,
         topics="pruned.a,pruned.b",
         filters=[In(("seq",), (3, 70)), EqualTo(("tag",), "t1")],
     )
-    assert [(row["topic"], row["seq"]) for row in found] == [("pruned.a", 70), ("pruned.b", 70)]
+    assert [(row["topic"], row["seq"]) for row in read] == [("pruned.a", 70), ("pruned.b", 70)]
 
 
 def test_fields_and_payloads_are_the_same_over_http(

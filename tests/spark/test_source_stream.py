@@ -96,8 +96,8 @@ def test_a_batch_run_again_has_the_same_rows(path: Path, db: headwater.Database)
     write(db, 30)
     db.checkpoint()
     again = Query(path)
-    found = read_all(again.reader, again.reader.partitions(json.loads(before), json.loads(end)))
-    assert found == first
+    read = read_all(again.reader, again.reader.partitions(json.loads(before), json.loads(end)))
+    assert read == first
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_an_available_now_run_ends_at_what_was_there_when_it_began(
     query.reader.prepareForTriggerAvailableNow()
     write(db, 25, "t1")
     write(db, 25, "t2")
-    found: list[int] = []
+    read: list[int] = []
     while query.end() != query.offset:
-        found += query.seqs()
-    assert found == list(range(1, 26))
+        read += query.seqs()
+    assert read == list(range(1, 26))
 
 
 def test_retention_that_overtakes_a_query_stops_it_and_names_the_range(

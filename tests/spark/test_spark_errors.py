@@ -88,15 +88,15 @@ def test_the_last_error_of_a_chain_is_the_one_that_is_told() -> None:
         "The above exception was the direct cause of the following exception:\n\n"
         "headwater.core.errors.DamageError: bad frame in x\n\nDriver stacktrace:\n\tat a.b.C\n"
     )
-    found = explain(PySparkException(message=text))
-    assert isinstance(found, DamageError)
-    assert str(found) == "bad frame in x"
+    error = explain(PySparkException(message=text))
+    assert isinstance(error, DamageError)
+    assert str(error) == "bad frame in x"
 
 
 def test_words_of_spark_lose_their_stack_and_their_lines() -> None:
-    found = explain(PySparkException(message="Job aborted\n  due to this\n\tat org.apache.X\n"))
-    assert isinstance(found, JobFailedError)
-    assert str(found) == "Spark: Job aborted due to this"
+    error = explain(PySparkException(message="Job aborted\n  due to this\n\tat org.apache.X\n"))
+    assert isinstance(error, JobFailedError)
+    assert str(error) == "Spark: Job aborted due to this"
 
 
 def test_an_error_that_is_not_of_spark_stays_what_it_is() -> None:

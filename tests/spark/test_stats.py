@@ -27,9 +27,9 @@ PNG = b"\x89PNG\r\n\x1a\n"
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Ten records a second for three seconds, then one large one a minute later; and a topic
     that lost records to its cap."""
-    place = tmp_path_factory.mktemp("stats") / "data"
+    directory_path = tmp_path_factory.mktemp("stats") / "data"
     clock = ManualClock(START_MS)
-    with headwater.open(place, clock=clock) as db:
+    with headwater.open(directory_path, clock=clock) as db:
         for second in range(3):
             tags = ["often"] * 6 + ["rare"] * 2 + [None, None]
             db.append("clicks", [{"data": second, "tag": tag, "node": "n1"} for tag in tags])
@@ -38,7 +38,7 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
         db.append("clicks", {"data": "x" * 998, "node": "n2"})
         db.create("capped", cap_records=4)
         db.append("capped", [{"data": number} for number in range(10)])
-    return place
+    return directory_path
 
 
 def stats(spark: SparkSession, directory: Path, **more: object) -> StatsReport:

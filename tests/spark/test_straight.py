@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import shutil
+from pathlib import Path, PurePath
 from typing import Any
 
 import pyarrow as pa
@@ -22,6 +23,7 @@ from headwater.disk import PosixDisk
 from headwater.engine.maintenance.verification import verify_directory
 from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, run
 from headwater.spark.jobs.job import Place
+from headwater.spark.jobs.new_topic import reserve
 from headwater.spark.jobs.origins import Origin
 from headwater.spark.jobs.straight import StraightTask, columns_of
 from headwater.spark.sessions.spark_errors import explained
@@ -32,27 +34,30 @@ ROWS = 25_000
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    place = tmp_path / "data"
-    with headwater.open(place) as db:
+    directory_path = tmp_path / "data"
+    with headwater.open(directory_path) as db:
         db.append("old", {"data": "old"})
-    return place
+    return directory_path
 
 
 def fill(
     spark: SparkSession, directory: Path, origin: Origin, topic: str = "filled", **more: Any
 ) -> BackfillReport:
-    place = Place(path=str(directory), topics=(topic,))
+    target = Place(path=str(directory), topics=(topic,))
     with explained():
-        return run(spark, BackfillOptions(place=place, origin=origin, straight=True, **more))
+        return run(
+            spark,
+            BackfillOptions(place=target, origin=origin, straight=True, **more),
+        )
 
 
 def read(directory: Path, topic: str = "filled") -> list[Any]:
-    found: list[Any] = []
+    records: list[Any] = []
     with headwater.open(directory) as db:
         head = db.state(topic).head_seq
-        while len(found) < head:
-            found += db.diff(topic, len(found), limit=1_000).records
-    return found
+        while len(records) < head:
+            records += db.diff(topic, len(records), limit=1_000).records
+    return records
 
 
 def test_many_tasks_write_one_topic_without_a_gap(
@@ -96,8 +101,8 @@ def test_lines_of_json_are_kept_byte_for_byte_and_in_order(
     finally:
         spark.conf.unset(setting)
     rows = spark.read.format("headwater").option("path", str(directory)).option("topic", "filled")
-    found = {row["seq"]: row["data"] for row in rows.load().select("seq", "data").collect()}
-    assert [found[seq] for seq in range(1, 1_001)] == texts
+    read = {row["seq"]: row["data"] for row in rows.load().select("seq", "data").collect()}
+    assert [read[seq] for seq in range(1, 1_001)] == texts
 
 
 def test_a_server_that_runs_is_not_written_under(
@@ -166,3 +171,15 @@ def test_payloads_are_those_the_sink_would_send() -> None:
     nodes, tags, payloads = columns_of(pa.record_batch(rows))
     assert payloads == [b'{"n":1,"s":"a\\"b"}', b'{"n":2,"l":[1,2]}']
     assert (nodes, tags) == ([b"", b""], [b"t", b""])
+
+
+def test_a_new_topic_gets_no_id_that_the_log_gave_a_router(tmp_path: Path) -> None:
+    with headwater.open(tmp_path / "data") as db:
+        for name in ("in", "out"):
+            db.append(name, {"data": 1})
+        db.put_router("r", source="in", dest="out")
+        shutil.copytree(tmp_path / "data", tmp_path / "killed")  # before any snapshot
+    new = reserve(PosixDisk(), PurePath(tmp_path / "killed"), "more")
+    assert new.topic_id == 4
+    with headwater.open(tmp_path / "killed") as db:
+        assert db.router("r").source == "in"

@@ -20,7 +20,7 @@ SCRIPT = Path(sys.executable).with_name("headwater")
 
 
 def submit(package: Path, work: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    places = {
+    environment = {
         "JAVA_HOME": str(find_java().home),
         "PYSPARK_PYTHON": sys.executable,
         "SPARK_LOCAL_IP": LOOPBACK,
@@ -36,20 +36,20 @@ def submit(package: Path, work: Path, *words: str) -> subprocess.CompletedProces
         check=False,
         timeout=100,
         cwd=work,
-        env=clean_environment(**places),
+        env=clean_environment(**environment),
     )
 
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    place = tmp_path / "package"
-    words = [str(SCRIPT), "pipeline", "package", str(place), "--json"]
+    directory_path = tmp_path / "package"
+    words = [str(SCRIPT), "pipeline", "package", str(directory_path), "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == {
-        "zip": str(place / "headwater.zip"),
-        "script": str(place / "headwater_pipeline.py"),
+        "zip": str(directory_path / "headwater.zip"),
+        "script": str(directory_path / "headwater_pipeline.py"),
     }
-    return place
+    return directory_path
 
 
 def test_spark_submit_runs_a_job_and_gives_its_report(package: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from headwater.api.machines import Moved
 from headwater.cli.instance import LimitOption
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.machine_access import (
@@ -19,7 +20,6 @@ from headwater.cli.machine_access import (
 )
 from headwater.cli.output import finish, printable, say, say_json, say_table, when
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption
-from headwater.engine.machines.api import Moved
 from headwater.wire.machine_answers import GapAnswer
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT
 

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
+from headwater.api.machines import Machines
 from headwater.cli.remote import connect
 from headwater.core.errors import RequestError
-from headwater.engine.machines.api import Machines
 
 DirectoryOption = Annotated[
     str | None,

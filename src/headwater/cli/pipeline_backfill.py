@@ -14,7 +14,7 @@ from headwater.cli.pipeline_flags import (
     ReportFlag,
     RunOptions,
     TokenOption,
-    place_of,
+    place_from_flags,
 )
 from headwater.cli.pipeline_run import run_job
 from headwater.core.errors import RequestError
@@ -135,7 +135,7 @@ def backfill(
     from headwater.spark.jobs.origins import Origin
 
     options = job.BackfillOptions(
-        place=place_of(path, url, token, [topic]),
+        place=place_from_flags(path, url, token, [topic]),
         origin=Origin(
             format=origin_format or _format_of(location),
             location=location,

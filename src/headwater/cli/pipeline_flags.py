@@ -21,7 +21,7 @@ __all__ = [
     "TokenOption",
     "TopicFlag",
     "UrlFlag",
-    "place_of",
+    "place_from_flags",
 ]
 
 PathFlag = Annotated[
@@ -72,7 +72,7 @@ class RunOptions:
         return settings
 
 
-def place_of(
+def place_from_flags(
     path: str | None, url: str | None, token: str | None, topics: list[str] | None
 ) -> Place:
     """Where the topics are; a key for the server comes from the environment too, as elsewhere."""
@@ -82,7 +82,7 @@ def place_of(
         if token is not None:
             raise RequestError("--token is for a server; files need none")
         # Executors may run elsewhere: "here" is where the command was typed.
-        place = path if "://" in path else str(Path(path).absolute())
-        return Place(path=place, topics=tuple(topics or ()))
+        location = path if "://" in path else str(Path(path).absolute())
+        return Place(path=location, topics=tuple(topics or ()))
     server = find_server(url, None, token)
     return Place(url=server.url, token=server.token, topics=tuple(topics or ()))

@@ -24,7 +24,7 @@ from headwater.cli.pipeline_flags import (
     TokenOption,
     TopicFlag,
     UrlFlag,
-    place_of,
+    place_from_flags,
 )
 from headwater.cli.pipeline_run import run_job
 from headwater.core.errors import RequestError
@@ -154,7 +154,7 @@ def lake(
         raise RequestError("--once and --every exclude each other")
     table_path = "" if catalog is not None else _absolute(table)
     options = job.LakeOptions(
-        place=place_of(path, url, token, topic),
+        place=place_from_flags(path, url, token, topic),
         table=table_path or table,
         format=table_format,
         checkpoint=_absolute(checkpoint or f"{table_path or location}-checkpoint"),

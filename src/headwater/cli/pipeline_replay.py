@@ -107,8 +107,8 @@ def _show(report: ReplayReport) -> None:
         columns = ("instance_id", "machine", "version", "state", "ctx", "updated_at", "wal_offset")
         rows = [[*(str(row[name]) for name in columns), _marks(row)] for row in report.rows]
         say_table([*columns, ""], rows)
-    if report.told:
-        rows = [[each.instance_id, each.what] for each in report.told]
+    if report.listed:
+        rows = [[each.instance_id, each.what] for each in report.listed]
         say_table(["instance", "difference"], rows)
     counts = [
         [each.machine, str(each.version), each.state, f"{each.instances:,}"]

@@ -18,7 +18,7 @@ from headwater.cli.pipeline_flags import (
     TokenOption,
     TopicFlag,
     UrlFlag,
-    place_of,
+    place_from_flags,
 )
 from headwater.cli.pipeline_run import run_job
 from headwater.core.units import MIB
@@ -71,7 +71,7 @@ def stats(
     from headwater.spark.jobs import stats as job
 
     options = job.StatsOptions(
-        place=place_of(path, url, token, topic),
+        place=place_from_flags(path, url, token, topic),
         top=top,
         bucket_s=bucket,
         table=table,

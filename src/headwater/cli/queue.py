@@ -14,7 +14,7 @@ from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
 from headwater.core.errors import NotAQueueError, RequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, NACK_DELAY_MS_MAX, READ_WAIT_MS_CLAMP
-from headwater.engine.queues.results import ClaimedJob, LeaseResult
+from headwater.core.results import ClaimedJob, LeaseResult
 
 NodeOption = Annotated[
     str,

@@ -14,7 +14,7 @@ from headwater.cli.topic import TopicArgument
 from headwater.client import Client
 from headwater.core.errors import RequestError
 from headwater.core.limits import ACK_JOBS_MAX
-from headwater.engine.queues.results import DEAD_LETTER_ORIGIN
+from headwater.core.results import DEAD_LETTER_ORIGIN
 
 
 def requeue(

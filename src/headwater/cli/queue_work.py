@@ -22,7 +22,7 @@ from headwater.cli.topic import TopicArgument
 from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone
 from headwater.core.errors import RequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP
-from headwater.engine.queues.results import ClaimedJob
+from headwater.core.results import ClaimedJob
 
 GIVE_UP_AFTER_S: Final = 3_600.0
 """A worker waits long for a server that is away: it usually runs without a user."""

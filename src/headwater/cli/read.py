@@ -15,7 +15,7 @@ from headwater.cli.topic import TopicArgument
 from headwater.client.watch import Item, TopicGone
 from headwater.core import limits
 from headwater.core.records import Record
-from headwater.model.loss import Tombstone
+from headwater.core.results import Tombstone
 
 FOLLOW_GIVE_UP_AFTER_S = 600.0
 MatchOption = Annotated[

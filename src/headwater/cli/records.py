@@ -6,7 +6,7 @@ import json
 
 from headwater.cli.output import on_terminal, preview, printable, say, terminal_width, when
 from headwater.core.records import Record
-from headwater.model.loss import Tombstone
+from headwater.core.results import Tombstone
 
 _BLANKS = str.maketrans("\r\n\t", "   ")
 

@@ -10,7 +10,7 @@ import typer
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
-from headwater.engine.routers.definitions import RouterState
+from headwater.core.results import RouterState
 
 RouterArgument = Annotated[str, typer.Argument(metavar="ROUTER", help="The router's name.")]
 

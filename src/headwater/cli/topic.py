@@ -14,7 +14,7 @@ from headwater.cli.output import printable, say, say_json, say_table, when
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import RequestError
-from headwater.engine.topics.lifecycle import TopicState
+from headwater.core.results import TopicState
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

@@ -13,8 +13,7 @@ from headwater.client.errors import (
 from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOptions, WorkWishes
 from headwater.client.retry import Retry
 from headwater.client.watch import TopicGone, Watched
-from headwater.engine.pending import Appended
-from headwater.engine.topics.lifecycle import TopicState
+from headwater.core.results import Appended, TopicState
 
 __all__ = [
     "Appended",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import msgspec
@@ -15,11 +14,19 @@ import msgspec
 from headwater.client.errors import UnexpectedAnswerError
 from headwater.core.errors import NotAQueueError
 from headwater.core.records import Record
-from headwater.engine.pending import Appended
-from headwater.engine.queues.results import Claimed, ClaimedJob, LeaseResult, QueueStats, Requeued
-from headwater.engine.topics.lifecycle import Deleted, TopicState
-from headwater.engine.topics.reader import Diff
-from headwater.model.loss import Tombstone
+from headwater.core.results import (
+    Appended,
+    ArrowPage,
+    Claimed,
+    ClaimedJob,
+    Deleted,
+    Diff,
+    LeaseResult,
+    QueueStats,
+    Requeued,
+    Tombstone,
+    TopicState,
+)
 
 T = TypeVar("T")
 
@@ -183,17 +190,6 @@ class TopicDeletedEvent(msgspec.Struct):
 class ErrorEvent(msgspec.Struct):
     code: str
     message: str
-
-
-@dataclass(frozen=True, slots=True)
-class ArrowPage:
-    """Records as an Arrow IPC stream. `tombstone` is about what was lost before them."""
-
-    stream: bytes
-    next_from_seq: int
-    caught_up: bool
-    tombstone: Tombstone | None
-    epoch: int
 
 
 _decoders: dict[Any, msgspec.json.Decoder[Any]] = {}

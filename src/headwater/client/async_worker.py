@@ -10,9 +10,8 @@ from typing import Protocol
 from headwater.client.jobs import HeldJobs, OutcomeBatch, WorkDone, WorkOptions
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
+from headwater.core.results import Claimed, ClaimedJob, LeaseResult, TopicState
 from headwater.core.units import US_PER_S
-from headwater.engine.queues.results import Claimed, ClaimedJob, LeaseResult
-from headwater.engine.topics.lifecycle import TopicState
 
 AsyncHandler = Callable[[ClaimedJob], Awaitable[object]]
 

@@ -17,14 +17,15 @@ from contextlib import aclosing
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
+from headwater.api.machines import Moved
+from headwater.api.machines_async import AsyncMachines
 from headwater.client import calls, router_calls
-from headwater.client.answers import ArrowPage
 from headwater.client.async_worker import work_async
 from headwater.client.blocking import DEFAULT_URL
 from headwater.client.calls import ARROW_ROWS_DEFAULT, Records
 from headwater.client.http import Address, AsyncHttp, AsyncStream
 from headwater.client.jobs import WorkDone, WorkOptions
-from headwater.client.machine_calls import follow_operation, machine_operation
+from headwater.client.machine_http import follow_operation, machine_operation
 from headwater.client.operations import (
     ClientOperation,
     Pause,
@@ -52,14 +53,20 @@ from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import HeadwaterError
 from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
-from headwater.engine.machines.api import Moved
-from headwater.engine.machines.async_api import AsyncMachines
-from headwater.engine.pending import Appended
-from headwater.engine.queues.results import Claimed, ClaimedJob, LeaseResult, QueueStats, Requeued
-from headwater.engine.routers.definitions import RouterState
-from headwater.engine.topics.lifecycle import Deleted, TopicState
-from headwater.engine.topics.reader import Diff
-from headwater.model.loss import Tombstone
+from headwater.core.results import (
+    Appended,
+    ArrowPage,
+    Claimed,
+    ClaimedJob,
+    Deleted,
+    Diff,
+    LeaseResult,
+    QueueStats,
+    Requeued,
+    RouterState,
+    Tombstone,
+    TopicState,
+)
 
 T = TypeVar("T")
 Sleep = Callable[[float], Awaitable[None]]

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
+from headwater.api.machines import Machines, Moved
 from headwater.client import calls, router_calls
-from headwater.client.answers import ArrowPage
 from headwater.client.calls import ARROW_ROWS_DEFAULT, Records
 from headwater.client.http import Address, BlockingHttp, BlockingStream
 from headwater.client.jobs import WorkDone, WorkOptions
-from headwater.client.machine_calls import follow_operation, machine_operation
+from headwater.client.machine_http import follow_operation, machine_operation
 from headwater.client.operations import (
     ClientOperation,
     Pause,
@@ -41,13 +41,19 @@ from headwater.core.clock import Clock, Doorbell, SystemClock
 from headwater.core.errors import HeadwaterError
 from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
-from headwater.engine.machines.api import Machines, Moved
-from headwater.engine.pending import Appended
-from headwater.engine.queues.results import Claimed, LeaseResult, QueueStats, Requeued
-from headwater.engine.routers.definitions import RouterState
-from headwater.engine.topics.lifecycle import Deleted, TopicState
-from headwater.engine.topics.reader import Diff
-from headwater.model.loss import Tombstone
+from headwater.core.results import (
+    Appended,
+    ArrowPage,
+    Claimed,
+    Deleted,
+    Diff,
+    LeaseResult,
+    QueueStats,
+    Requeued,
+    RouterState,
+    Tombstone,
+    TopicState,
+)
 
 T = TypeVar("T")
 DEFAULT_URL = "http://127.0.0.1:4000"

@@ -15,10 +15,17 @@ from headwater.client import answers
 from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.json_text import json_text
-from headwater.engine.pending import Appended
-from headwater.engine.queues.results import Claimed, LeaseResult, QueueStats, Requeued
-from headwater.engine.topics.lifecycle import Deleted, TopicState
-from headwater.engine.topics.reader import Diff
+from headwater.core.results import (
+    Appended,
+    ArrowPage,
+    Claimed,
+    Deleted,
+    Diff,
+    LeaseResult,
+    QueueStats,
+    Requeued,
+    TopicState,
+)
 
 T = TypeVar("T")
 Records = Mapping[str, Any] | Sequence[Mapping[str, Any]] | msgspec.Raw
@@ -127,7 +134,7 @@ def diff(
     )
 
 
-def arrow(topic: str, from_seq: int, to_seq: int, limit: int) -> HttpCall[answers.ArrowPage]:
+def arrow(topic: str, from_seq: int, to_seq: int, limit: int) -> HttpCall[ArrowPage]:
     query = {"from_seq": str(from_seq), "to_seq": str(to_seq), "limit": str(limit)}
     return HttpCall(
         "GET",

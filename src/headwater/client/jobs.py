@@ -13,8 +13,8 @@ from typing import Final, NamedTuple
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP, NACK_DELAY_MS_MAX
+from headwater.core.results import ClaimedJob, LeaseResult
 from headwater.core.units import US_PER_MS
-from headwater.engine.queues.results import ClaimedJob, LeaseResult
 
 WAIT_MS: Final = 2_000
 """One claim waits so long for a job; the worker notices a stop after that."""

@@ -21,7 +21,7 @@ from headwater.client.errors import ForbiddenError, NoAnswerError, UnauthorizedE
 from headwater.client.retry import Retry, may_retry
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
-from headwater.engine.topics.lifecycle import TopicState
+from headwater.core.results import TopicState
 
 T = TypeVar("T")
 WINDOW_SHARE: Final = 0.5

@@ -13,7 +13,7 @@ from headwater.client.calls import HttpCall
 from headwater.client.operations import ClientOperation, RetryPolicy, call_operation
 from headwater.core.json_text import json_text
 from headwater.core.limits import PAGE_SIZE_MAX
-from headwater.engine.routers.definitions import RouterState
+from headwater.core.results import RouterState
 from headwater.model.router.definition import check_router_name
 
 

@@ -24,7 +24,8 @@ from headwater.config.topic import check_topic_name
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError, InvalidRequestError, TopicNotFoundError
 from headwater.core.records import Record
-from headwater.model.loss import RECREATED, Tombstone
+from headwater.core.results import Tombstone
+from headwater.model.loss import RECREATED
 from headwater.wire.sse import CURSOR_BYTES_MAX, encode_cursor
 
 SILENCE_S: Final = 2.5 * calls.HEARTBEAT_MS / 1_000

@@ -15,8 +15,7 @@ from typing import Protocol
 from headwater.client.jobs import HeldJobs, OutcomeBatch, WorkDone, WorkOptions
 from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import HeadwaterError
-from headwater.engine.queues.results import Claimed, ClaimedJob, LeaseResult
-from headwater.engine.topics.lifecycle import TopicState
+from headwater.core.results import Claimed, ClaimedJob, LeaseResult, TopicState
 
 Handler = Callable[[ClaimedJob], object]
 

@@ -1,1 +1,24 @@
-"""Joins the rooms below: append, read, publish, checkpoint, recover. Promises live here."""
+"""The engine: one data directory, opened, recovered and served to one process.
+
+It joins the packages below it (`format`, `disk`, `model`, `wal`, `store`, `recovery`) into
+promises. All domain state belongs to one owner: the thread of an event loop, or the thread that
+holds the baton (`owner`). The engine's own code takes no locks around that state. Other threads
+work on files only and hand their results to the owner:
+
+- each shard thread of `wal` writes and syncs one log, and posts a batch of resolved tickets;
+- the maintenance thread (`maintenance`) moves records from the log to segments and gives space
+  back;
+- the forwarder thread (`routers`) reads sources and encodes copies;
+- reader threads fetch what may wait for a disk (I14).
+
+Packages, each with its own theory of operation: `topics` (write and read path, start), `queues`
+(claims and acks), `routers` (copies between topics), `machines` (state machines with a log of
+their own), `kafka` (Kafka's shared log and the shapes that join it with topics), `maintenance`,
+`backup`, `read_only` (a reader beside an owner). What all of them use stays at the top: `core`
+(the shared data), `owner`, `pending` (something on its way to the log), `operation` (what a
+caller can do, as a generator that threads and event loops drive), `pressure` and `ready_set`
+(whose turn it is), `damage` and `parts` (what cannot be served, and why).
+
+Start reading with `engine`, which builds these parts and recovers, then `opening`, `database` and
+`async_database`, which are what programs use, then `topics`.
+"""

@@ -14,16 +14,28 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
+from headwater.api.machines_async import AsyncMachines
 from headwater.core.errors import ClosedError
 from headwater.core.records import Record
+from headwater.core.results import (
+    Appended,
+    Claimed,
+    Deleted,
+    Diff,
+    LeaseResult,
+    QueueStats,
+    Requeued,
+    RouterState,
+    Tombstone,
+    TopicState,
+)
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.database import Records
 from headwater.engine.engine import Engine
-from headwater.engine.machines.async_api import AsyncMachines
-from headwater.engine.machines.calls import call_operation
+from headwater.engine.machines.dispatch import call_operation
 from headwater.engine.machines.watch_loops import follow_async
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Step, Woken
-from headwater.engine.pending import Appended, Pending
+from headwater.engine.pending import Pending
 from headwater.engine.queues.operations import (
     ack_operation,
     claim_operation,
@@ -32,8 +44,6 @@ from headwater.engine.queues.operations import (
     queue_stats_operation,
 )
 from headwater.engine.queues.requeue import requeue_operation
-from headwater.engine.queues.results import Claimed, LeaseResult, QueueStats, Requeued
-from headwater.engine.routers.definitions import RouterState
 from headwater.engine.routers.operations import (
     delete_router_operation,
     put_router_operation,
@@ -41,7 +51,6 @@ from headwater.engine.routers.operations import (
     routers_operation,
 )
 from headwater.engine.topics.creation import create_operation
-from headwater.engine.topics.lifecycle import Deleted, TopicState
 from headwater.engine.topics.operations import (
     append_operation,
     delete_operation,
@@ -51,9 +60,7 @@ from headwater.engine.topics.operations import (
     state_operation,
     topics_operation,
 )
-from headwater.engine.topics.reader import Diff
 from headwater.engine.topics.watch import watch_requests
-from headwater.model.loss import Tombstone
 
 T = TypeVar("T")
 
@@ -322,7 +329,7 @@ class AsyncDatabase:
         return await self._await_wake(step)
 
     async def _read(self, step: InFiles) -> Any:
-        now_us, pool = self._engine.core.clock.monotonic_us, self._engine.governing.pool
+        now_us, pool = self._engine.core.clock.monotonic_us, self._engine.pressure_control.pool
         pool.began(now_us())
         try:
             return await self._loop.run_in_executor(self._readers, step.work)

@@ -11,15 +11,27 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeVar
 
+from headwater.api.machines import Machines
 from headwater.core.clock import Doorbell
 from headwater.core.errors import ClosedError
 from headwater.core.records import Record
+from headwater.core.results import (
+    Appended,
+    Claimed,
+    Deleted,
+    Diff,
+    LeaseResult,
+    QueueStats,
+    Requeued,
+    RouterState,
+    Tombstone,
+    TopicState,
+)
 from headwater.engine.engine import Engine
-from headwater.engine.machines.api import Machines
-from headwater.engine.machines.calls import call_operation
+from headwater.engine.machines.dispatch import call_operation
 from headwater.engine.machines.watch_loops import follow_blocking
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Step, Woken
-from headwater.engine.pending import Appended, wait_for
+from headwater.engine.pending import wait_for
 from headwater.engine.queues.operations import (
     ack_operation,
     claim_operation,
@@ -28,8 +40,6 @@ from headwater.engine.queues.operations import (
     queue_stats_operation,
 )
 from headwater.engine.queues.requeue import requeue_operation
-from headwater.engine.queues.results import Claimed, LeaseResult, QueueStats, Requeued
-from headwater.engine.routers.definitions import RouterState
 from headwater.engine.routers.operations import (
     delete_router_operation,
     put_router_operation,
@@ -37,7 +47,6 @@ from headwater.engine.routers.operations import (
     routers_operation,
 )
 from headwater.engine.topics.creation import create_operation
-from headwater.engine.topics.lifecycle import Deleted, TopicState
 from headwater.engine.topics.operations import (
     append_operation,
     delete_operation,
@@ -47,9 +56,7 @@ from headwater.engine.topics.operations import (
     state_operation,
     topics_operation,
 )
-from headwater.engine.topics.reader import Diff
 from headwater.engine.topics.watch import watch_requests
-from headwater.model.loss import Tombstone
 
 T = TypeVar("T")
 Records = Mapping[str, Any] | Sequence[Mapping[str, Any]]

@@ -13,6 +13,7 @@ from typing import Any
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import PoisonedError
+from headwater.core.results import TopicState
 from headwater.disk import DirectoryLock, Disk
 from headwater.engine.core import EngineCore, ShardProgress
 from headwater.engine.machines.host import MachineHost
@@ -27,7 +28,7 @@ from headwater.engine.routers.copy_rounds import CopyRounds
 from headwater.engine.routers.definitions import Routers
 from headwater.engine.routers.forwarder_thread import ForwarderThread
 from headwater.engine.topics.appender import Appender
-from headwater.engine.topics.lifecycle import Topics, TopicState
+from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import Loaded, load_once
 from headwater.engine.topics.losses import RecoveryNotes
 from headwater.engine.topics.publisher import Publisher
@@ -77,7 +78,7 @@ class Engine:
         self._lock: DirectoryLock = opened.lock
         try:
             self._build(opened, disk, directory, settings, clock, owner, make_maintenance)
-            self.forwarder = make_forwarder(clock, self.forwarding)
+            self.forwarder = make_forwarder(clock, self.copy_rounds)
             self._recover(opened, progress)
         except BaseException:
             self._lock.release()
@@ -106,18 +107,20 @@ class Engine:
             wal=opened.wal,
         )
         self.topics = Topics(self.core)
-        self.governing = PressureControl(self.core)
+        self.pressure_control = PressureControl(self.core)
         self._publisher = Publisher(self.core, self.topics)
-        self.append = Appender(self.core, self.topics, self._publisher, self.governing).append
+        self.append = Appender(
+            self.core, self.topics, self._publisher, self.pressure_control
+        ).append
         self._reader = Reader(self.core, self.topics)
         self.routers = Routers(self.core, self.topics)
         self.machines = MachineHost(self.core, make_maintenance)
-        self.forwarding = CopyRounds(
+        self.copy_rounds = CopyRounds(
             self.core,
             self.topics,
             self._reader,
             self.note_damage,
-            self.governing.ready_set(forwards=True),
+            self.pressure_control.ready_set(forwards=True),
         )
         self._housekeeping = Housekeeping(
             self.core, self.topics, Checkpointer(self.core), Snapshotter(self.core)
@@ -149,10 +152,10 @@ class Engine:
         self._housekeeping.begin()
         opened.start()
         self._housekeeping.note_recovery(recovery.notes, recovery.filled)
-        self.forwarding.catch_up()
+        self.copy_rounds.catch_up()
         self._maintenance.start()
         core.wake_forwarder = self.forwarder.wake
-        core.owner.call(self.forwarding.route_all)
+        core.owner.call(self.copy_rounds.route_all)
         self.machines.start_feeder(self)
 
     # -- what callers do, as the owner
@@ -222,7 +225,7 @@ class Engine:
     def _maintain(self) -> None:
         """One round of the maintenance thread. Pressure falls also when no client writes any
         more."""
-        self.core.owner.call(self.governing.tick)
+        self.core.owner.call(self.pressure_control.tick)
         self._housekeeping.round()
 
     def checkpoint(self) -> None:

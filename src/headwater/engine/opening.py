@@ -59,15 +59,15 @@ def open_database(
     `read_only` reads beside a running owner, takes no lock and changes nothing. `progress` is
     called with 0 to 1 while recovering. `disk` and `clock` are for tests.
     """
-    place = (
+    arguments = (
         disk or PosixDisk(),
         PurePath(fspath(directory)),
         settings or EngineSettings(),
         clock or SystemClock(),
     )
     if read_only:
-        return open_read_only(*place, progress or _silent)
-    return Database(Engine(*place, BatonOwner(), progress or _silent))
+        return open_read_only(*arguments, progress or _silent)
+    return Database(Engine(*arguments, BatonOwner(), progress or _silent))
 
 
 async def open_database_async(

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from headwater.core.errors import HeadwaterError
+from headwater.core.results import Appended
 
 if TYPE_CHECKING:
     from headwater.engine.owner import Owner
@@ -46,25 +47,6 @@ class Pending(Generic[R]):
             raise self.error
         assert self.result is not None, "asked before it was answered"
         return self.result
-
-
-class Appended(NamedTuple):
-    """The answer to a write."""
-
-    first_seq: int
-    last_seq: int
-    head_seq: int
-    created: bool
-    deduped: bool
-
-    @property
-    def records(self) -> int:
-        """How many records it wrote."""
-        return self.last_seq - self.first_seq + 1
-
-    @property
-    def seqs(self) -> range:
-        return range(self.first_seq, self.last_seq + 1)
 
 
 class Keyed(NamedTuple):

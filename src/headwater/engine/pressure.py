@@ -23,8 +23,8 @@ from headwater.model.pressure import (
     SATURATED_FROM,
     Governor,
     Rung,
+    RungChange,
     Signals,
-    Transition,
 )
 from headwater.model.priority import base_priority
 from headwater.wal.shard import Shard
@@ -33,7 +33,7 @@ from headwater.wal.ticket import Ticket
 WORKERS: Final = 1
 """Topics are served by one thread, the owner's."""
 
-Listener = Callable[[Sequence[Transition]], None]
+Listener = Callable[[Sequence[RungChange]], None]
 
 
 class PoolMeter:

@@ -6,7 +6,6 @@ cursor was lost to a cap if and only if the cap's floor is above the cursor.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntFlag
 from typing import Final, NamedTuple
 
@@ -65,18 +64,6 @@ class LossFloors:
     def above(self, seq: int) -> Loss:
         """The reasons for which seqs at or above `seq` were lost."""
         return EVERY_LOSS[sum(reason for reason, floor in self._floors.items() if floor > seq)]
-
-
-@dataclass(frozen=True, slots=True)
-class Tombstone:
-    """Names what a reader can no longer get. The gap includes both ends."""
-
-    gap_from: int
-    gap_to: int
-    reason: str
-    missed_estimate: int
-    earliest_seq: int
-    head_seq: int
 
 
 class Eviction(NamedTuple):

@@ -51,7 +51,7 @@ class Rung(Enum):
     REFUSE = "refuse"
 
 
-class Transition(NamedTuple):
+class RungChange(NamedTuple):
     """A rung was entered or left, for metrics and the log."""
 
     rung: Rung
@@ -99,7 +99,7 @@ class Governor:
         """Those in force."""
         self._high_samples = 0
 
-    def sample(self, signals: Signals) -> tuple[Transition, ...]:
+    def sample(self, signals: Signals) -> tuple[RungChange, ...]:
         """Every 100 ms: a new pressure, and which rungs were entered or left by it."""
         latency_us = min(signals.latency_us, LATENCY_COUNTED_US_MAX)
         self.latency_us += LATENCY_SMOOTHING * (latency_us - self.latency_us)
@@ -116,7 +116,7 @@ class Governor:
         before = self.rungs
         self.rungs = frozenset(rung for rung, in_force in wanted.items() if in_force)
         return tuple(
-            Transition(rung, in_force, pressure)
+            RungChange(rung, in_force, pressure)
             for rung, in_force in wanted.items()
             if in_force is not (rung in before)
         )

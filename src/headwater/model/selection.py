@@ -13,8 +13,9 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.core.limits import READ_RECORDS_CLAMP, READ_SLOTS_MAX
+from headwater.core.results import Tombstone
 from headwater.model.index import SeqIndex, Seqs
-from headwater.model.loss import DAMAGED, RECREATED, Eviction, Tombstone
+from headwater.model.loss import DAMAGED, RECREATED, Eviction
 from headwater.model.slots import DEAD, LOST, OVERHEAD
 from headwater.native import compiled
 

@@ -28,12 +28,13 @@ from headwater.core.errors import (
     TopicFullError,
 )
 from headwater.core.limits import READ_BYTES_DEFAULT, READ_RECORDS_DEFAULT, READ_SLOTS_MAX
+from headwater.core.results import Tombstone
 from headwater.format.segment import INDEX_DTYPE, Entries, IndexFlag
 from headwater.model.damage import DamagedSeqs
 from headwater.model.eviction_bounds import first_kept_by_age, first_kept_by_cap
 from headwater.model.index import SeqIndex, Seqs
 from headwater.model.invariants import broken_invariants
-from headwater.model.loss import EVERY_LOSS, Eviction, Loss, LossFloors, Tombstone
+from headwater.model.loss import EVERY_LOSS, Eviction, Loss, LossFloors
 from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection, select, tombstone_for
 from headwater.model.tags import TagIndex

@@ -2,12 +2,11 @@
 
 The log is noted stretch by stretch, anywhere and in any order: a stretch is what one run wrote
 into one file. The notes are then taken in, in the order in which the stretches were written.
-Nothing here reads records. The rules are those of the engine's first pass over the log.
+Nothing here reads records. The rules are `history.topics`'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headwater.config.topic import TopicSettings, stored_settings
@@ -17,17 +16,17 @@ from headwater.format.frame import Frame, FrameType
 from headwater.format.snapshot import KeyMeta, Snapshot, TopicMeta
 from headwater.format.topic_frames import (
     CheckpointEntry,
-    RecordsDeleted,
     SettingsChanged,
     TopicCreated,
     decode_body,
-    decode_evict_watermark,
 )
+from headwater.recovery.history.floors import Floors
+from headwater.recovery.history.topics import TopicFold, TopicSink, TopicTable
 from headwater.recovery.stored_topic import StoredTopic
 
 
 @dataclass(slots=True)
-class TopicNotes:
+class TopicNotes(Floors):
     """What one stretch of the log says of one topic, apart from its records."""
 
     created: TopicCreated | None = None
@@ -36,10 +35,6 @@ class TopicNotes:
     """As they were changed last."""
     mark: CheckpointEntry | None = None
     """The checkpoint that reached furthest."""
-    evict_floor: int = 1
-    earliest_seq: int = 1
-    delete_below: int = 0
-    losses: int = 0
     ceiling: int = 0
     changed: bool = False
     """There is more about it than checkpoints that absorbed what was known."""
@@ -52,18 +47,10 @@ class TopicNotes:
             self.dropped = True
         elif frame.type is FrameType.CONFIG_UPDATE:
             self.settings = stored_settings(decode_body(frame, SettingsChanged).settings)
-        elif frame.type is FrameType.EVICT_WATERMARK:
-            evict_floor, earliest_seq, reason = decode_evict_watermark(frame)
-            self.evict_floor = max(self.evict_floor, evict_floor)
-            self.earliest_seq = max(self.earliest_seq, earliest_seq)
-            self.losses |= reason
-        elif frame.type is FrameType.DELETE:
-            body = decode_body(frame, RecordsDeleted)
-            if body.match is None and body.before_seq is not None:
-                below = min(body.before_seq, body.upto_seq + 1)
-                self.delete_below = max(self.delete_below, below)
         elif frame.type is FrameType.HEAD_WATERMARK:
             self.ceiling = max(self.ceiling, decode_head_watermark(frame))
+        else:
+            Floors.take(self, frame)
 
     def take_mark(self, entry: CheckpointEntry) -> None:
         if self.mark is None or entry.checkpointed_seq >= self.mark.checkpointed_seq:
@@ -116,82 +103,38 @@ def _from_meta(meta: TopicMeta) -> KnownTopic:
     )
 
 
-class Catalog:
+class Catalog(TopicTable[KnownTopic], TopicSink[KnownTopic]):
     """`with_segments` is False for a log alone: how far segments reached is no matter then."""
 
     def __init__(self, snapshot: Snapshot | None, *, with_segments: bool = True) -> None:
-        self._by_id: dict[int, KnownTopic] = {}
-        self._by_name: dict[str, KnownTopic] = {}
+        super().__init__()
+        self._fold = TopicFold(self, self)
         self._with_segments = with_segments
-        self.epochs: dict[str, int] = {}
-        """The last epoch of names that are gone."""
-        self.next_topic_id = 1
         if snapshot is not None:
-            self.next_topic_id = snapshot.next_topic_id
-            self.epochs.update(snapshot.epochs)
-            for meta in snapshot.topics:
-                self._add(_from_meta(meta))
+            self.begin(snapshot, _from_meta)
 
-    def __iter__(self) -> Iterator[KnownTopic]:
-        return iter(self._by_id.values())
-
-    def __len__(self) -> int:
-        return len(self._by_id)
-
-    def __contains__(self, topic_id: int) -> bool:
-        return topic_id in self._by_id
-
-    def find(self, name: str) -> KnownTopic | None:
-        return self._by_name.get(name)
+    def note(self, frame: Frame) -> None:
+        """The next control frame of the log."""
+        self._fold.take(frame)
 
     def take(self, notes: dict[int, TopicNotes]) -> None:
         """The notes of the next stretch. Ids ascend with time, and topics are taken by id."""
         for topic_id, noted in sorted(notes.items()):
             if noted.created is not None:
-                self._created(topic_id, noted.created)
-            topic = self._by_id.get(topic_id)
+                self._fold.created(topic_id, noted.created)
+            topic = self.by_id(topic_id)
             if topic is None:
                 continue
             topic.touched = True
             topic.changed = topic.changed or noted.changed
-            self._note(topic, noted)
+            if noted.mark is not None and self._with_segments:
+                self._fold.checkpointed(noted.mark)
+            topic.stored.rise_to(noted)
+            topic.now = noted.settings or topic.now
+            topic.ceiling = max(topic.ceiling, noted.ceiling)
             if noted.dropped:
-                self._forget(topic)
+                self._fold.dropped(topic_id)
 
-    def _note(self, topic: KnownTopic, noted: TopicNotes) -> None:
-        mark, stored = noted.mark, topic.stored
-        if not self._with_segments:
-            mark = None
-        if mark is not None and mark.checkpointed_seq >= topic.checkpointed_seq:
-            topic.checkpointed_seq = mark.checkpointed_seq
-            stored.move_to(mark)
-        stored.evict_floor = max(stored.evict_floor, noted.evict_floor)
-        stored.earliest_seq = max(stored.earliest_seq, noted.earliest_seq)
-        stored.delete_below = max(stored.delete_below, noted.delete_below)
-        stored.losses |= noted.losses
-        topic.now = noted.settings or topic.now
-        topic.ceiling = max(topic.ceiling, noted.ceiling)
-
-    def _created(self, topic_id: int, body: TopicCreated) -> None:
-        if topic_id in self._by_id:
-            return
-        older = self._by_name.get(body.name)
-        newest = self.epochs.get(body.name, 0) if older is None else older.epoch
-        if topic_id < self.next_topic_id and newest >= body.epoch:
-            return  # dropped since, and the snapshot knows it
-        if older is not None:
-            self._forget(older)
+    def make(self, topic_id: int, body: TopicCreated) -> KnownTopic:
         settings = stored_settings(body.settings)
-        self._add(KnownTopic(topic_id, body.name, body.epoch, settings, settings))
-
-    def _add(self, topic: KnownTopic) -> None:
-        self._by_id[topic.topic_id] = topic
-        self._by_name[topic.name] = topic
-        self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
-        self.epochs.pop(topic.name, None)
-
-    def _forget(self, topic: KnownTopic) -> None:
-        del self._by_id[topic.topic_id]
-        if self._by_name.get(topic.name) is topic:
-            del self._by_name[topic.name]
-        self.epochs[topic.name] = topic.epoch
+        return KnownTopic(topic_id, body.name, body.epoch, settings, settings)

@@ -7,7 +7,7 @@ counts when two inspections in a row agree on it. Nothing is locked and nothing 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import Final
 
@@ -15,7 +15,10 @@ from headwater.core.errors import AccessError
 from headwater.disk import Disk
 from headwater.recovery.report import WalReport
 from headwater.recovery.scan import CoveredFrames
+from headwater.recovery.survey import ShardSurvey
+from headwater.recovery.verdict import FileVerdict
 from headwater.recovery.wal_recovery import inspect_wal
+from headwater.store.segment import SegmentChangedError
 
 ATTEMPTS_MAX: Final = 4
 
@@ -56,3 +59,11 @@ def _inspect(
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
     return inspect_wal(disk, wal_directory, deep=deep, covered=covered)
+
+
+def refuse_unfinished(shards: Iterable[ShardSurvey]) -> None:
+    """Only the last file of a shard can be in the middle of a write."""
+    for shard in shards:
+        for scan in shard.files[:-1]:
+            if scan.verdict is not FileVerdict.CLEAN:
+                raise SegmentChangedError(f"{scan.path} was changed while it was being read")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any, Final
@@ -31,7 +31,20 @@ from headwater.recovery.replay import FrameGroup
 ROWS_MAX: Final = 16_384
 """Frames that are decoded together."""
 _APPEND: Final = int(FrameType.APPEND)
+_MARK: Final = int(FrameType.CHECKPOINT_MARK)
+_CONTROLS: Final = frozenset(FrameType) - {FrameType.APPEND}
 _SHRINKAGE: Final = FRAME_BYTES_MIN - SEGMENT_FRAME_BYTES_MIN
+
+
+def entries_in_log(
+    sizes: NDArray[numpy.int64], ts: NDArray[numpy.uint64], flags: NDArray[numpy.uint8]
+) -> Entries:
+    """Index entries for records that are only in the log, from the columns of their frames."""
+    entries = numpy.zeros(len(sizes), INDEX_DTYPE)
+    entries["len"] = sizes - _SHRINKAGE
+    entries["ts"] = ts
+    entries["flags_check"] = flags | numpy.uint8(IndexFlag.IN_WAL)
+    return entries
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +76,7 @@ class RecordRows:
 
     def entries(self) -> Entries:
         """Index entries for records that are only in the log."""
-        entries = numpy.zeros(len(self.seqs), INDEX_DTYPE)
-        entries["len"] = self.sizes - _SHRINKAGE
-        entries["ts"] = self.ts
-        entries["flags_check"] = self.flags | numpy.uint8(IndexFlag.IN_WAL)
-        return entries
+        return entries_in_log(self.sizes, self.ts, self.flags)
 
     def copy(self) -> tuple[bytes, NDArray[numpy.int64]]:
         """The frames' bytes one behind the other, and where each begins."""
@@ -86,11 +95,33 @@ class RecordRows:
 
 
 def replay_rows(
-    groups: Iterator[FrameGroup], covered: Mapping[PurePath, int], *, records: bool
+    groups: Iterator[FrameGroup],
+    covered: Mapping[PurePath, int],
+    controls: Collection[FrameType] = _CONTROLS,
 ) -> Iterator[Frame | RecordRows]:
-    """Everything a snapshot does not cover. Without `records`, of those only which topics."""
+    """Everything a snapshot does not cover; of control frames, only these kinds."""
+    wanted = _chosen(controls)
+    kept = wanted | _chosen([FrameType.APPEND])
     for table, buffer, path in _tables(groups, covered):
-        yield from _split(table, buffer, path, records=records)
+        needed = kept[table.type]
+        some = table if needed.all() else _rows(table, needed)
+        yield from _split(some, buffer, path)
+
+
+def replay_controls(
+    groups: Iterator[FrameGroup], covered: Mapping[PurePath, int], controls: Collection[FrameType]
+) -> Iterator[tuple[list[int], list[Frame]]]:
+    """Control frames of these kinds, many frames of the log at a time, and the topics that those
+    many are about. A checkpoint mark is about many topics, and is not counted."""
+    wanted = _chosen(controls)
+    for table, buffer, path in _tables(groups, covered):
+        topics = numpy.unique(table.topic_id[table.type != _MARK]).tolist()
+        rows = numpy.flatnonzero(wanted[table.type]).tolist()
+        yield topics, [_control(table, buffer, path, row) for row in rows]
+
+
+def _chosen(kinds: Collection[FrameType]) -> NDArray[numpy.bool_]:
+    return numpy.isin(numpy.arange(256), [int(kind) for kind in kinds])
 
 
 def _tables(
@@ -132,14 +163,12 @@ def _rows(table: FrameTable, chosen: Any) -> FrameTable:
     return FrameTable(**columns, first_rows=numpy.array([0], numpy.int64))
 
 
-def _split(
-    table: FrameTable, buffer: memoryview, path: PurePath, *, records: bool
-) -> Iterator[Frame | RecordRows]:
+def _split(table: FrameTable, buffer: memoryview, path: PurePath) -> Iterator[Frame | RecordRows]:
     controls = numpy.flatnonzero(table.type != _APPEND).tolist()
     at = 0
     for row in [*controls, len(table)]:
         if row > at:
-            yield from _by_topic(table, buffer, path, at, row, records=records)
+            yield from _by_topic(table, buffer, path, at, row)
         if row < len(table):
             yield _control(table, buffer, path, row)
         at = row + 1
@@ -156,25 +185,24 @@ def _control(table: FrameTable, buffer: memoryview, path: PurePath, row: int) ->
 
 
 def _by_topic(
-    table: FrameTable, buffer: memoryview, path: PurePath, start: int, end: int, *, records: bool
+    table: FrameTable, buffer: memoryview, path: PurePath, start: int, end: int
 ) -> Iterator[RecordRows]:
     topics = table.topic_id[start:end]
     if (topics == topics[0]).all():
-        yield _record_rows(table, buffer, path, numpy.arange(start, end), int(topics[0]))
+        yield _record_rows(table, buffer, path, slice(start, end), int(topics[0]))
         return
     order = numpy.argsort(topics, kind="stable")
     ordered = topics[order]
     borders = numpy.flatnonzero(numpy.diff(ordered)) + 1
     for rows in numpy.split(order, borders):
-        chosen = rows if records else rows[:1]
-        yield _record_rows(table, buffer, path, chosen + start, int(topics[rows[0]]))
+        yield _record_rows(table, buffer, path, rows + start, int(topics[rows[0]]))
 
 
 def _record_rows(
     table: FrameTable,
     buffer: memoryview,
     path: PurePath,
-    rows: NDArray[numpy.int64],
+    rows: NDArray[numpy.int64] | slice,
     topic_id: int,
 ) -> RecordRows:
     return RecordRows(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import NamedTuple
 
@@ -51,6 +52,19 @@ def covered_frames(
         if known.get(path) in (None, meta.log_id):
             covered[path] = meta.covered_frame
     return covered
+
+
+def refuse_missing_frames(shards: Iterable[ShardSurvey], covered: Mapping[PurePath, int]) -> None:
+    """A log must begin no later than where the snapshot ends."""
+    for shard in shards:
+        ended = covered.get(shard.directory, 0)
+        if shard.files and shard.files[0].number > ended + 1:
+            raise DamageError(
+                f"the log begins at frame {shard.files[0].number}, but the newest readable "
+                f"snapshot ends at frame {ended}",
+                path=shard.directory,
+                advice="restore the missing snapshot or a backup",
+            )
 
 
 def retired_logs(directory: PurePath, retired: list[ShardSurvey]) -> dict[str, ShardMeta]:

@@ -5,7 +5,7 @@ Snapshot and log say how far segments reach and where the floors are; the index 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy
 
@@ -22,6 +22,7 @@ from headwater.format.snapshot import TopicMeta
 from headwater.format.topic_frames import CheckpointEntry
 from headwater.model.loss import Loss
 from headwater.model.topic import TopicLog
+from headwater.recovery.history.floors import Floors
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 
@@ -29,46 +30,47 @@ _TAGGED = int(FrameFlag.HAS_TAG)
 
 
 @dataclass(slots=True)
-class StoredTopic:
+class StoredTopic(Floors):
     """How far the files of a topic are good, and the floors that were written down."""
 
     head_seq: int = 0
     active_first_seq: int = 0
     active_data_bytes: int = 0
-    evict_floor: int = 1
-    earliest_seq: int = 1
-    delete_below: int = 0
-    losses: int = 0
     flagged: dict[int, int] = field(default_factory=dict)
     """First seq of a segment -> a seq whose delete its files are known to have."""
 
     @classmethod
     def from_meta(cls, meta: TopicMeta) -> StoredTopic:
         return cls(
-            meta.head_seq,
-            meta.active_first_seq,
-            meta.active_data_bytes,
             meta.evict_floor,
             meta.earliest_seq,
             meta.delete_below,
             meta.eviction_reason,
+            meta.head_seq,
+            meta.active_first_seq,
+            meta.active_data_bytes,
             dict(meta.flagged),
         )
 
     def move_to(self, entry: CheckpointEntry) -> bool:
         """A checkpoint that is not older than what was known. False when it tells nothing new."""
-        before = replace(self)
+        before = self._reach
         self.head_seq = max(self.head_seq, entry.checkpointed_seq)
         self.active_first_seq = entry.active_first_seq
         self.active_data_bytes = entry.active_data_bytes
-        self.evict_floor = max(self.evict_floor, entry.evict_floor)
-        self.earliest_seq = max(self.earliest_seq, entry.earliest_seq)
-        return self != before
+        self.evict(entry.evict_floor, entry.earliest_seq)
+        return self._reach != before
 
     @property
-    def first_needed(self) -> int:
-        """Below it no record is alive, so that segments may be gone."""
-        return max(self.earliest_seq, self.evict_floor, self.delete_below)
+    def _reach(self) -> tuple[int, ...]:
+        """All that a checkpoint can move."""
+        return (
+            self.head_seq,
+            self.active_first_seq,
+            self.active_data_bytes,
+            self.evict_floor,
+            self.earliest_seq,
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -139,7 +139,7 @@ class App:
         """Recovery is done: answer everything."""
         self.database = database
         self._engine = self.write_batcher.engine = database.engine
-        self.pressure.begin(database.engine.governing)
+        self.pressure.begin(database.engine.pressure_control)
         database.engine.core.on_update = self.delivery.on_news
         database.engine.core.on_synced = self.delivery.on_synced
 

@@ -14,7 +14,7 @@ import pytest
 import headwater
 from headwater.client import GiveBackError, Outcome, Stop
 from headwater.core import errors
-from headwater.engine.queues.results import ClaimedJob
+from headwater.core.results import ClaimedJob
 from tests.e2e.client.conftest import QUICK
 from tests.rig.server_process import ServerProcess
 

@@ -14,7 +14,7 @@ import pytest
 import headwater
 from headwater.core import errors
 from headwater.core.records import Record
-from headwater.model.loss import Tombstone
+from headwater.core.results import Tombstone
 from tests.rig.server_process import ServerProcess
 
 pytestmark = pytest.mark.e2e

@@ -11,7 +11,7 @@ from headwater.client.async_worker import AsyncWorker
 from headwater.client.jobs import WorkDone, WorkOptions
 from headwater.client.worker import Worker
 from headwater.core.records import Record
-from headwater.engine.queues.results import Claimed, ClaimedJob, LeaseResult
+from headwater.core.results import Claimed, ClaimedJob, LeaseResult
 from headwater.testing import ManualClock
 
 LEASE_MS = 300

@@ -12,7 +12,7 @@ from headwater.client.events import SseEvent
 from headwater.client.watch import Watched, WatchRequest, watch_request
 from headwater.core.limits import WATCH_TOPICS_MAX
 from headwater.core.records import Record
-from headwater.model.loss import Tombstone
+from headwater.core.results import Tombstone
 from headwater.wire.sse import decode_cursor
 
 

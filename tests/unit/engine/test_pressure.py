@@ -37,7 +37,7 @@ class Place:
         self.clock = ManualClock()
         self.database: Database = open_stepped(new_disk(), SETTINGS, self.clock)
         self.engine = self.database.engine
-        self.governing = self.engine.governing
+        self.pressure_control = self.engine.pressure_control
         owner = self.engine.core.owner
         assert isinstance(owner, SteppedOwner)
         self.owner = owner
@@ -55,7 +55,7 @@ class Place:
     def sample(self, count: int = 1) -> None:
         for _ in range(count):
             self.clock.advance(SAMPLE_US)
-            self.governing.tick()
+            self.pressure_control.tick()
 
     @property
     def window_us(self) -> int:
@@ -81,11 +81,11 @@ def test_a_sample_is_taken_by_a_write_when_one_is_due_and_not_before(place: Plac
         place.clock.advance(SAMPLE_US - 1)
         with pytest.raises(OverloadedError, match="are waiting"):
             place.write()
-        assert place.governing.governor.pressure == 0.0
+        assert place.pressure_control.governor.pressure == 0.0
         place.clock.advance(1)
         with pytest.raises(OverloadedError, match="more is being written"):
             place.write()
-        assert place.governing.governor.pressure == 1.0
+        assert place.pressure_control.governor.pressure == 1.0
 
 
 @pytest.mark.claims(345, 346)
@@ -97,13 +97,13 @@ def test_at_saturation_writes_are_refused_before_anything_is_taken(place: Place)
             place.write()
         assert caught.value.retry_after_ms == 1_000
         assert caught.value.detail == {"pressure": 1.0}
-        assert place.governing.writes_refused == 1
+        assert place.pressure_control.writes_refused == 1
         assert len(writes) == ROOM
     assert all(write.done for write in writes)
     assert place.database.state("t").head_seq == ROOM, "what was refused has left nothing"
     place.sample()
     assert place.write().first_seq == ROOM + 1
-    assert place.governing.governor.rungs == frozenset()
+    assert place.pressure_control.governor.rungs == frozenset()
 
 
 @pytest.mark.claims(345)
@@ -115,7 +115,7 @@ def test_who_disables_backpressure_is_refused_only_when_there_is_no_room_at_all(
         place.sample()
         with pytest.raises(OverloadedError, match="20 writes are waiting"):
             place.write(disable_backpressure=True)
-        assert place.governing.writes_refused == 0
+        assert place.pressure_control.writes_refused == 0
     place.engine.core.refusing = True
     with pytest.raises(OverloadedError, match="more is being written"):
         place.database.append("t", {"data": 1})
@@ -129,7 +129,7 @@ def test_what_waits_for_the_log_is_bounded_in_bytes_too(place: Place) -> None:
         with pytest.raises(OverloadedError, match="1 writes are waiting for the disk, 9"):
             place.write()
         place.sample()
-        assert place.governing.governor.parts["backlog"] == 1.0
+        assert place.pressure_control.governor.parts["backlog"] == 1.0
         assert place.engine.core.refusing
     assert large.done, "a first one is taken whatever its size"
 
@@ -154,19 +154,19 @@ def test_a_log_that_answers_nothing_for_a_second_is_full_pressure(place: Place) 
         place.write()
         for _ in range(13):
             place.sample()
-            seen.append(round(place.governing.governor.pressure, 2))
+            seen.append(round(place.pressure_control.governor.pressure, 2))
     assert seen == [0.05, *(n / 10 for n in range(1, 10)), 1.0, 1.0, 1.0]
-    assert place.governing.governor.parts["stall"] == 1.0
-    assert Rung.REFUSE not in place.governing.governor.rungs, "there is room"
+    assert place.pressure_control.governor.parts["stall"] == 1.0
+    assert Rung.REFUSE not in place.pressure_control.governor.rungs, "there is room"
     place.sample()
-    assert place.governing.governor.pressure < 0.01
+    assert place.pressure_control.governor.pressure < 0.01
 
 
 @pytest.mark.claims(344)
 def test_ready_sets_are_deferred_and_released_and_every_transition_is_told(place: Place) -> None:
-    ready = place.governing.ready_set()
+    ready = place.pressure_control.ready_set()
     told: list[str] = []
-    place.governing.listeners.append(
+    place.pressure_control.listeners.append(
         lambda news: told.extend(f"{rung.value} {entered}" for rung, entered, _ in news)
     )
     deferring: list[bool] = []
@@ -180,8 +180,8 @@ def test_ready_sets_are_deferred_and_released_and_every_transition_is_told(place
     entered = ["coalesce True", "widen True", "refuse True", "defer True"]
     left = ["coalesce False", "widen False", "defer False", "refuse False"]
     assert told == entered + left
-    assert set(place.governing.transitions.values()) == {1}
-    assert len(place.governing.transitions) == 8
+    assert set(place.pressure_control.transitions.values()) == {1}
+    assert len(place.pressure_control.transitions) == 8
 
 
 @pytest.mark.claims(325, 344, 346)
@@ -191,18 +191,18 @@ def test_routers_wait_under_sustained_pressure_and_copy_after_it(place: Place) -
         lambda: engine.routers.put("copy", router_settings({"source": "t", "dest": "copies"}))
     )
     for _ in range(3):
-        place.governing.governor.sample(Signals(0, 1, 0, 0.9))
-    place.governing._apply()
+        place.pressure_control.governor.sample(Signals(0, 1, 0, 0.9))
+    place.pressure_control._apply()
     place.database.append("t", {"data": "late"})
-    engine.forwarding.run_dry()
+    engine.copy_rounds.run_dry()
     assert engine.core.routers.find("copy") is not None
     assert place.database.diff("t").records[0].data == "late", "only copying waits"
     assert place.database.state("copies").head_seq == 0
-    assert place.governing.ready_topics == 1
+    assert place.pressure_control.ready_topics == 1
     place.sample()
-    signals = place.governing._signals(place.clock.monotonic_us())
-    assert (place.governing.ready_topics, signals.ready_depth) == (1, 0), "it is no pressure"
-    engine.forwarding.run_dry()
+    signals = place.pressure_control._signals(place.clock.monotonic_us())
+    assert (place.pressure_control.ready_topics, signals.ready_depth) == (1, 0), "it is no pressure"
+    engine.copy_rounds.run_dry()
     assert [record.data for record in place.database.diff("copies").records] == ["late"]
 
 
@@ -218,23 +218,23 @@ def test_a_round_of_sources_with_nothing_to_copy_does_not_end_the_rounds(place: 
     for name in [*names, "t"]:
         database.append(name, {"data": 1})
         engine.core.route(engine.topic(name))
-    engine.forwarding.run_dry()
+    engine.copy_rounds.run_dry()
     assert database.state("copies").head_seq == 1
 
 
 @pytest.mark.claims(341)
 def test_turns_that_come_late_are_pressure_and_fade_while_nobody_asks(place: Place) -> None:
-    ready = place.governing.ready_set()
+    ready = place.pressure_control.ready_set()
     topic = place.engine.topic("t")
     for _ in range(5):
         ready.mark(topic, place.clock.monotonic_us())
         place.clock.advance(5_000)
         assert ready.take(place.clock.monotonic_us()) is topic
         place.sample()
-    assert place.governing.governor.parts["latency"] > 0.8
+    assert place.pressure_control.governor.parts["latency"] > 0.8
     place.clock.advance(60 * 10 * SAMPLE_US)
-    place.governing.tick()
-    assert place.governing.governor.pressure < 0.001
+    place.pressure_control.tick()
+    assert place.pressure_control.governor.pressure < 0.001
 
 
 @pytest.mark.claims(340)
@@ -244,9 +244,9 @@ def test_the_keeper_looks_when_nobody_writes_any_more(place: Place) -> None:
         place.sample()
     assert place.engine.core.refusing
     place.clock.advance(10 * SAMPLE_US)
-    keeper = place.engine._maintenance
-    assert isinstance(keeper, SteppedMaintenance)
-    keeper.round()
+    maintenance = place.engine._maintenance
+    assert isinstance(maintenance, SteppedMaintenance)
+    maintenance.round()
     assert not place.engine.core.refusing
 
 

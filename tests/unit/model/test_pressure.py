@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.model.pressure import SAMPLE_US, Governor, Rung, Signals, Transition
+from headwater.model.pressure import SAMPLE_US, Governor, Rung, RungChange, Signals
 
 
 def pressed(busy: float, *, full: bool = False) -> Signals:
@@ -98,7 +98,7 @@ def test_above_a_fifth_records_share_frames_for_up_to_20_ms() -> None:
     governor = Governor()
     governor.sample(pressed(0.2))
     assert governor.coalesce_us == 0
-    assert governor.sample(pressed(0.21)) == (Transition(Rung.COALESCE, True, 0.21),)
+    assert governor.sample(pressed(0.21)) == (RungChange(Rung.COALESCE, True, 0.21),)
     assert 0 < governor.coalesce_us < 500
     governor.sample(pressed(0.6))
     assert governor.coalesce_us == 10_000
@@ -138,7 +138,7 @@ def test_a_write_is_refused_at_saturation_with_a_full_channel_only() -> None:
     assert governor.refuses()
     assert not governor.refuses(disable_backpressure=True)
     transitions = governor.sample(pressed(1.0))
-    assert transitions[-1] == Transition(Rung.REFUSE, False, 1.0)
+    assert transitions[-1] == RungChange(Rung.REFUSE, False, 1.0)
 
 
 @pytest.mark.claims(344, 345, 346)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from headwater.model.loss import Loss, Tombstone
+from headwater.core.results import Tombstone
+from headwater.model.loss import Loss
 from headwater.model.topic import TopicLog
 from tests.unit.model.topics import seqs_from, topic, write
 

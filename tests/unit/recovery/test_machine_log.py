@@ -9,9 +9,9 @@ from pathlib import PurePosixPath
 
 import pytest
 
+from headwater.api import machine_requests as requests
 from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.errors import DamageError, ForeignFileError, NewerFormatError
-from headwater.engine.machines import requests
 from headwater.format.crc32c import crc32c
 from headwater.format.machines.entry import ENTRY, MachineEntry, decode_entry
 from headwater.format.machines.names import segment_of, within_segment

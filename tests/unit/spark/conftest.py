@@ -12,5 +12,5 @@ from tests.unit.spark.sink_rig import Rig, rig_on
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[Rig]:
-    with rig_on(tmp_path / "data") as found:
-        yield found
+    with rig_on(tmp_path / "data") as started:
+        yield started

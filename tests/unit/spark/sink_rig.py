@@ -15,8 +15,8 @@ import headwater
 from headwater.client import Client, Retry
 from headwater.client.calls import Records
 from headwater.core.clock import Doorbell, SystemClock
+from headwater.core.results import Appended
 from headwater.core.units import US_PER_MS, US_PER_S
-from headwater.engine.pending import Appended
 from headwater.spark.sink.ledger import LEDGER_SUFFIX, WriteTask
 from headwater.spark.sink.options import SinkOptions, sink_options
 from headwater.spark.sink.rows import Rows
@@ -103,14 +103,14 @@ class Rig:
         return [record.data for record in self.records(topic)]
 
     def records(self, topic: str = "t") -> list[headwater.Record]:
-        found: list[headwater.Record] = []
+        written: list[headwater.Record] = []
         cursor = 0
         while True:
             diff = self.client.diff(topic, cursor, limit=1_000)
-            found += diff.records
+            written += diff.records
             cursor = diff.next_from_seq
             if diff.caught_up:
-                return found
+                return written
 
 
 def text_of(value: Any) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headwater.spark.sessions.fork_server import polite, settled
+from headwater.spark.sessions.fork_server import frozen_after_first, polite
 from headwater.spark.sessions.planner_processes import DAEMON, be_polite
 
 
@@ -41,7 +41,7 @@ def test_what_a_first_task_loaded_is_put_aside_once(monkeypatch: pytest.MonkeyPa
     frozen: list[str] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append("all"))
     codes = iter((0, 0, 1))
-    work = settled(lambda *_: next(codes))
+    work = frozen_after_first(lambda *_: next(codes))
     assert [work(None, True) for _ in range(3)] == [0, 0, 1]
     assert frozen == ["all"]
 

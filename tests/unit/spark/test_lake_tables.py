@@ -88,11 +88,11 @@ def test_a_driver_that_read_the_table_before_the_other_committed_loses_too(
     """Between its look at the table and its commit, somebody else commits the same batch."""
     land(table, landing(0), [row(1)])
     other = type(table)(table.location)  # type: ignore[call-arg]
-    looked = {"before": False}
+    already = {"before": False}
 
     def overtake() -> None:
-        if not looked["before"]:
-            looked["before"] = True
+        if not already["before"]:
+            already["before"] = True
             other.commit(landing(1), write_files(other, landing(1), [row(2)], COLUMNS, name="b"))
 
     mine = write_files(table, landing(1), [row(2)], COLUMNS, name="a")
@@ -108,9 +108,9 @@ def test_a_driver_that_read_the_table_before_the_other_committed_loses_too(
         opened = table._open
 
         def open_then_lose() -> object:
-            found = opened()
+            landed = opened()
             overtake()
-            return found
+            return landed
 
         monkeypatch.setattr(table, "_open", open_then_lose)
     else:
@@ -133,9 +133,9 @@ def test_writers_of_other_apps_do_not_disturb_each_other(table: Table) -> None:
 
 def test_an_app_with_another_checkpoint_is_refused_with_the_reason(table: Table) -> None:
     land(table, landing(4), [row(1)])
-    found = check_landing(table, landing(5))
-    assert found is not None
-    assert (found.batch, found.same_checkpoint) == (4, True)
+    landed = check_landing(table, landing(5))
+    assert landed is not None
+    assert (landed.batch, landed.same_checkpoint) == (4, True)
     with pytest.raises(OtherCheckpointError, match="up to batch 4 with another checkpoint"):
         check_landing(table, landing(0, checkpoint="two"))
     assert check_landing(table, landing(0, app="another", checkpoint="two")) is None
@@ -239,9 +239,9 @@ def test_files_of_tasks_that_were_given_up_are_deleted_after_the_commit(table: T
 def test_a_batch_without_rows_counts_as_landed(table: Table) -> None:
     land(table, landing(0), [row(1)])
     table.commit(landing(1), [])
-    found = table.landed(landing())
-    assert found is not None
-    assert found.batch == 1
+    landed = table.landed(landing())
+    assert landed is not None
+    assert landed.batch == 1
     assert numbers(table) == [1]
 
 

@@ -22,13 +22,13 @@ BY = ("amount",)
 
 def globbed(directory: Path) -> list[int]:
     """What a reader of all files of the directory sees."""
-    found = [pq.ParquetFile(path).read() for path in sorted(directory.rglob("*.parquet"))]
-    return sorted(seq for table in found for seq in table.column("seq").to_pylist())
+    tables = [pq.ParquetFile(path).read() for path in sorted(directory.rglob("*.parquet"))]
+    return sorted(seq for table in tables for seq in table.column("seq").to_pylist())
 
 
 def committed(table: ParquetLake) -> list[int]:
-    found = [pq.ParquetFile(path).read() for path in table.files()]
-    return sorted(seq for each in found for seq in each.column("seq").to_pylist())
+    tables = [pq.ParquetFile(path).read() for path in table.files()]
+    return sorted(seq for each in tables for seq in each.column("seq").to_pylist())
 
 
 @pytest.mark.crash

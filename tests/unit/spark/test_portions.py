@@ -26,14 +26,14 @@ def rows(portion: list[Split]) -> int:
 
 
 def test_a_topic_a_little_too_long_for_a_task_is_halved_and_not_trimmed() -> None:
-    found = [rows(portion) for portion in portions(segments([10_000] * 11, 250), 100_000, 2**40)]
-    assert found == [55_000, 55_000]
+    result = [rows(portion) for portion in portions(segments([10_000] * 11, 250), 100_000, 2**40)]
+    assert result == [55_000, 55_000]
 
 
 def test_bounds_in_bytes_give_even_portions_without_a_crumb_at_the_end() -> None:
-    found = [rows(each) for each in portions(segments([10_000] * 200, 248), 10**6, 64 * 2**20)]
-    assert len(found) == 8
-    assert max(found) - min(found) < 20
+    result = [rows(each) for each in portions(segments([10_000] * 200, 248), 10**6, 64 * 2**20)]
+    assert len(result) == 8
+    assert max(result) - min(result) < 20
 
 
 @given(
@@ -46,8 +46,8 @@ def test_portions_hold_every_seq_once_in_order_and_keep_their_bounds(
     counts: list[int], record_bytes: int, rows_max: int, bytes_max: int
 ) -> None:
     at = 1
-    found = list(portions(segments(counts, record_bytes), rows_max, bytes_max))
-    for portion in found:
+    result = list(portions(segments(counts, record_bytes), rows_max, bytes_max))
+    for portion in result:
         assert rows(portion) <= rows_max
         assert rows(portion) == 1 or rows(portion) * record_bytes <= bytes_max
         for split in portion:
@@ -55,13 +55,13 @@ def test_portions_hold_every_seq_once_in_order_and_keep_their_bounds(
             at = split.last_seq + 1
     assert at == sum(counts) + 1
     most = max(min(rows_max, bytes_max // record_bytes), 1)
-    assert len(found) <= -(-sum(counts) // most) + 1
+    assert len(result) <= -(-sum(counts) // most) + 1
 
 
 def test_a_loss_takes_no_room_and_is_never_cut() -> None:
     splits: list[Split] = [LostSplit(1, 1_000_000, "evicted")]
     behind = Segment(1_000_001, 100, 100_000, sealed=True, created_ms=0)
     splits.append(SegmentSplit(behind, 1_000_001, 1_000_100))
-    found = list(portions(splits, 50, 2**40))
-    assert found[0][0] == splits[0]
-    assert [rows(portion[-1:]) for portion in found] == [50, 50]
+    result = list(portions(splits, 50, 2**40))
+    assert result[0][0] == splits[0]
+    assert [rows(portion[-1:]) for portion in result] == [50, 50]

@@ -18,7 +18,7 @@ from headwater.core.errors import (
     StaleWriterError,
     WriteUncertainError,
 )
-from headwater.engine.pending import Appended
+from headwater.core.results import Appended
 from headwater.spark.sink import topic_writer
 from headwater.spark.sink.ledger import Ledger, ledger_name
 from headwater.spark.sink.sender import FENCE_MS
@@ -140,7 +140,7 @@ def test_with_trust_a_run_skips_what_is_there_and_sends_the_rest_itself(rig: Rig
     done = [
         rig.task(options, write_task("run-2", partition=at), rows) for at, rows in enumerate(parts)
     ]
-    assert [part.topics["t"].chunks_found for part in done] == [5, 2]
+    assert [part.topics["t"].chunks_skipped for part in done] == [5, 2]
     assert [part.topics["t"].staged for part in done] == [None, None]
     assert sorted_texts(rig.rows()) == sorted_texts(ROWS)
 
@@ -234,18 +234,18 @@ def test_a_chunk_that_is_still_under_way_is_waited_for(rig: Rig) -> None:
     begun(rig, "run-1", [ROWS], 3)
 
     class Behind(Client):
-        looks = 0
+        polls = 0
 
         def state(self, topic: str) -> Any:
-            found = super().state(topic)
+            current = super().state(topic)
             if topic == "t":
-                self.looks += 1
-                if self.looks in (3, 4, 5):  # asked for what is assigned, and for what is seen
-                    return msgspec.structs.replace(found, head_seq=found.head_seq - 10)
-            return found
+                self.polls += 1
+                if self.polls in (3, 4, 5):  # asked for what is assigned, and for what is seen
+                    return msgspec.structs.replace(current, head_seq=current.head_seq - 10)
+            return current
 
         def append(self, topic: str, records: Records, **options: Any) -> Appended:
-            assert is_ledger(topic) or self.looks > 5
+            assert is_ledger(topic) or self.polls > 5
             return super().append(topic, records, **options)
 
     with Behind(rig.url, retry=QUICK) as behind:

@@ -35,8 +35,8 @@ def encoded(batch: pa.RecordBatch, **more: str) -> list[TopicRows]:
 
 
 def records(batch: pa.RecordBatch) -> list[Any]:
-    [found] = encoded(batch, topic="t")
-    return [msgspec.json.decode(text.removesuffix(",")) for text in found.texts.to_pylist()]
+    [encoded_rows] = encoded(batch, topic="t")
+    return [msgspec.json.decode(text.removesuffix(",")) for text in encoded_rows.texts.to_pylist()]
 
 
 def batch_of(**columns: Any) -> pa.RecordBatch:
@@ -101,8 +101,8 @@ def test_a_variant_is_written_as_the_json_it_stands_for() -> None:
     chosen = sink_options(
         {**URL, "topic": "t"}, from_arrow_schema(pa.schema([("data", pa.int8())])), overwrite=False
     )
-    [found] = Rows(chosen.columns, "t", "0").texts(batch)
-    assert found.texts.to_pylist() == ['{"data":7},', '{"data":null},']
+    [encoded_rows] = Rows(chosen.columns, "t", "0").texts(batch)
+    assert encoded_rows.texts.to_pylist() == ['{"data":7},', '{"data":null},']
 
 
 def test_columns_the_server_gives_anew_and_rows_for_gaps_are_left_out() -> None:
@@ -112,8 +112,8 @@ def test_columns_the_server_gives_anew_and_rows_for_gaps_are_left_out() -> None:
 
 def test_rows_go_to_the_topics_they_name() -> None:
     batch = batch_of(topic=["a", "b", "a"], data=["1", "2", "3"])
-    found = {rows.topic: rows.texts.to_pylist() for rows in encoded(batch)}
-    assert found == {"a": ['{"data":1},', '{"data":3},'], "b": ['{"data":2},']}
+    encoded_rows = {rows.topic: rows.texts.to_pylist() for rows in encoded(batch)}
+    assert encoded_rows == {"a": ['{"data":1},', '{"data":3},'], "b": ['{"data":2},']}
 
 
 @pytest.mark.parametrize(
@@ -211,10 +211,10 @@ def test_chunks_depend_on_the_rows_alone(
         assert [chunk.number for chunk in chunks] == list(range(len(chunks)))
         return [[text for part in chunk.parts for text in part.to_pylist()] for chunk in chunks]
 
-    found = cut(portions)
-    assert found == cut([len(texts) or 1])
-    assert [text for chunk in found for text in chunk] == texts.to_pylist()
-    for chunk in found:
+    encoded_rows = cut(portions)
+    assert encoded_rows == cut([len(texts) or 1])
+    assert [text for chunk in encoded_rows for text in chunk] == texts.to_pylist()
+    for chunk in encoded_rows:
         assert 1 <= len(chunk) <= records_most
         assert len(chunk) == 1 or sum(map(len, chunk)) <= bytes_most
 
@@ -232,10 +232,10 @@ def test_a_mark_can_be_put_in_read_and_taken_out_again(
     mark = Mark("t", writer, 3, "7", 11, 10_000, 2**64 - 1)
     inner = "" if meta is None else f'"meta":{msgspec.json.encode(meta).decode()},'
     row = with_mark(f'{{{inner}"data":1}},'.encode(), mark.text())
-    found = msgspec.json.decode(row[:-1], type=dict[str, msgspec.Raw])
-    text = msgspec.json.decode(found["meta"], type=dict[str, str])["$sink"]
+    encoded_rows = msgspec.json.decode(row[:-1], type=dict[str, msgspec.Raw])
+    text = msgspec.json.decode(encoded_rows["meta"], type=dict[str, str])["$sink"]
     assert Mark.read(text) == mark
-    left = without_mark(bytes(found["meta"]))
+    left = without_mark(bytes(encoded_rows["meta"]))
     assert (None if left is None else msgspec.json.decode(left)) == (meta or None)
 
 

@@ -15,7 +15,7 @@ from headwater.core.errors import (
     UnavailableError,
     WriteUncertainError,
 )
-from headwater.engine.pending import Appended
+from headwater.core.results import Appended
 from headwater.spark.sink.mark_scan import find_marks
 from headwater.spark.sink.sender import PATIENCE_US
 from tests.unit.spark.sink_rig import (
@@ -64,7 +64,7 @@ def test_a_task_tried_again_finishes_what_the_first_attempt_began(
     rig.server_clock.push(later_s)
     part = rig.task(rig.options(), write_task(), ROWS)
     assert rig.rows() == ROWS
-    assert part.topics["t"].chunks_found == after + lost_answer
+    assert part.topics["t"].chunks_skipped == after + lost_answer
 
 
 def test_a_slow_task_sees_what_a_copy_of_it_wrote_long_ago(rig: Rig) -> None:
@@ -74,7 +74,7 @@ def test_a_slow_task_sees_what_a_copy_of_it_wrote_long_ago(rig: Rig) -> None:
     rig.task(options, write_task(), ROWS)
     rig.server_clock.push(HOUR_S)
     slow.add(texts_of(options, ROWS[25:]))
-    assert slow.finish().chunks_found == 8
+    assert slow.finish().chunks_skipped == 8
     assert rig.rows() == ROWS
 
 
@@ -161,7 +161,7 @@ def test_other_rows_under_the_same_key_are_neither_written_nor_taken_for_the_sam
 def test_a_chunk_may_have_its_rows_in_another_order(rig: Rig) -> None:
     """As they come out of a shuffle: the same rows, and all of them are there."""
     rig.task(rig.options(), write_task(), ROWS[:10])
-    assert rig.task(rig.options(), write_task(), ROWS[:10][::-1]).topics["t"].chunks_found == 1
+    assert rig.task(rig.options(), write_task(), ROWS[:10][::-1]).topics["t"].chunks_skipped == 1
     assert rig.rows() == ROWS[:10]
 
 

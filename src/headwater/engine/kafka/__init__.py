@@ -1,1 +1,27 @@
-"""Kafka's virtual topics on one shared log."""
+"""Kafka's topics on one shared log, and the shapes that join them with native topics.
+
+Owns the directory `kafka/`: one log of batches for all partitions of all organisations, with a
+dense index, a checkpoint, and the state of groups and producers. A partition is a set of ids in
+that log; an offset is a rank in it (`partition`).
+
+Threads: the owner keeps the state (`core`, `registry`, `effects`); the log's shard thread writes
+and syncs; a maintenance thread runs `housekeeping`: retention, expiry of producers, space,
+checkpoints. Any thread reads a fetch plan (`fetch_plan`), so a slow disk delays only its reader
+(I14).
+
+Produce: `batch_appender` checks the producer (`producers`), gives the batch its offsets and
+submits it as it came; `effects` takes place when the log has it, the same as in a replay (I4),
+and the request is answered exactly once (I15). An acknowledged batch is there after a crash (I1),
+whole or not at all (I2). Fetch: `fetch_plan` plans as the owner and serves whole batches, each
+checked; damage is an error at its offset and never skipped (I6). Groups: `coordinator` has the
+clock and the log, `group_log` and `memberships` what a restart brings back, `group_offsets` the
+commits.
+
+Space: `checkpointer` writes the state that no longer needs the log, `space_reclaimer` deletes and
+rewrites segments only after it (I7). A store whose log cannot be opened (I5) is replaced by
+`unavailable`.
+
+Both directions of shape: `native_topics`, `native_produce` and `native_fetch` show a log topic as
+a Kafka topic; `partition_topics` and `partition_space` show a partition as a topic to every other
+protocol; `joined_store` is what Kafka clients see of both. Start reading with `store`.
+"""

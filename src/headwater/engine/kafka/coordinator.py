@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 from headwater.core.clock import Clock
 from headwater.engine.kafka.errors import KafkaError
-from headwater.engine.kafka.group_log import GroupLog
 from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.membership_log import MembershipLog
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.pending import Pending
@@ -47,8 +47,8 @@ class Coordinator:
     def __init__(self, store: KafkaStore | UnavailableKafka, clock: Clock) -> None:
         self._store = store
         self._now_us = clock.monotonic_us
-        self._group_log = GroupLog(store, self._now_us)
-        self._groups = {(group.org, group.name): group for group in self._group_log.groups()}
+        self._membership_log = MembershipLog(store, self._now_us)
+        self._groups = {(group.org, group.name): group for group in self._membership_log.groups()}
         """Groups that have members, or had some until just now."""
         self._resting: set[tuple[int, str]] = set()
         """Those that had none at the last tick already."""
@@ -67,7 +67,7 @@ class Coordinator:
                 return
             group = self._groups[org, name] = DurableGroup(org, name)
         group.join(request, callback, self._now_us())
-        self._group_log.deliver(group)
+        self._membership_log.deliver(group)
         if group.is_idle and not self._is_known(org, name):
             del self._groups[org, name]
 
@@ -106,7 +106,7 @@ class Coordinator:
             protocol_type=protocol_type,
             protocol_name=protocol_name,
         )
-        self._group_log.deliver(group)
+        self._membership_log.deliver(group)
 
     def heartbeat(
         self, org: int, name: str, member_id: str, generation: int, instance_id: str | None
@@ -121,7 +121,7 @@ class Coordinator:
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
         refusal = group.leave(member_id, instance_id, self._now_us())
-        self._group_log.deliver(group)
+        self._membership_log.deliver(group)
         return code_of_refusal(refusal)
 
     def tick(self, now_us: int) -> None:
@@ -130,7 +130,7 @@ class Coordinator:
             if not group.is_idle:
                 self._expire(key, group, now_us)
                 self._resting.discard(key)
-            elif key in self._resting and self._group_log.is_forgotten(group):
+            elif key in self._resting and self._membership_log.is_forgotten(group):
                 # No member has come back. Its offsets are in the log, and nothing else is needed:
                 # member ids are never used again, so no generation can be mistaken.
                 self._resting.discard(key)
@@ -151,7 +151,7 @@ class Coordinator:
         join a new one, and time goes on for all the others."""
         try:
             group.expire(now_us)
-            self._group_log.deliver(group)
+            self._membership_log.deliver(group)
         except Exception as error:
             _log.error("a consumer group broke", group=key[1], error=repr(error), exc_info=error)
             del self._groups[key]

@@ -20,7 +20,7 @@ from headwater.engine.damage import DamageLedger
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.group_offsets import GroupOffsets
 from headwater.engine.kafka.memberships import Memberships
-from headwater.engine.kafka.partition import KafkaTopic, Partition, Tail
+from headwater.engine.kafka.partition import KafkaTopic, Partition, PartitionTail
 from headwater.engine.kafka.producers import Producers
 from headwater.engine.kafka.registry import TopicRegistry
 from headwater.engine.owner import Owner
@@ -89,7 +89,7 @@ class KafkaCore:
     next_producer_id: int = 0
     producer_ids_end: int = 0
     """Ids below this one are taken from the log already."""
-    cached: deque[Tail] = field(default_factory=deque)
+    cached: deque[PartitionTail] = field(default_factory=deque)
     """Whose batch is the oldest that is kept, then the next: each as often as it has batches."""
     cached_bytes: int = 0
     counters: KafkaCounters = field(default_factory=KafkaCounters)
@@ -176,7 +176,7 @@ class KafkaCore:
             return
         tail = partition.tail
         if tail is None:
-            tail = partition.tail = Tail()
+            tail = partition.tail = PartitionTail()
         tail.add(base_offset, body)
         self.cached.append(tail)
         self.cached_bytes += size

@@ -23,7 +23,7 @@ from headwater.engine.kafka.native_fetch import NativeFetch, NativeLookup, first
 from headwater.engine.kafka.native_produce import produce_operation
 from headwater.engine.kafka.native_topics import (
     ORGANISATION,
-    Names,
+    KafkaNames,
     NativePartition,
     NativeTopic,
     is_shown,
@@ -54,7 +54,7 @@ class JoinedStore:
         self._engine = engine
         self._readers = readers
         self._natives: dict[int, NativeTopic] = {}
-        self._names = Names(engine.core.settings.machines.transitions_topic)
+        self._names = KafkaNames(engine.core.settings.machines.transitions_topic)
         self.new_producer_id = store.new_producer_id
 
     # -- which there are

@@ -14,13 +14,14 @@ from headwater.core.errors import (
     RecordTooLargeError,
     UnavailableError,
 )
+from headwater.core.results import Appended
 from headwater.core.units import KIB
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.batch_appender import Produced, Repeated
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.kafka.producers import SentBatch
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation
-from headwater.engine.pending import Appended, Pending, Write
+from headwater.engine.pending import Pending, Write
 from headwater.engine.topics.operations import ensure_loaded
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.kafka.batch import BatchHeader, read_header

@@ -29,7 +29,7 @@ def is_shown(topic: Topic) -> bool:
     return topic.log.settings.type is TopicType.LOG and topic.broken is None
 
 
-class Names:
+class KafkaNames:
     """What log topics are called among Kafka's, which may have no colon in their names: those that
     have one are not shown; but the transitions of the machines are, with a dot instead."""
 

@@ -25,7 +25,7 @@ _TRIM_TAIL: Final = 64
 """Dropped batches that may stand at the front of a tail before its lists are cut."""
 
 
-class Tail:
+class PartitionTail:
     """Newest batches of a partition in memory, with the offsets they have. Front to back.
 
     They are kept as plain bytes, with the prefix they have in the log: a view of each would be one
@@ -123,7 +123,7 @@ class Partition:
         self.sized_from = 0
         """`bytes` counts from this log start on; maintenance moves it after the real one."""
         self.producers: Producers | None = None
-        self.tail: Tail | None = None
+        self.tail: PartitionTail | None = None
         self._waiters: set[Wakeup] | None = None
 
     @property

@@ -21,6 +21,7 @@ from headwater.core.errors import (
     TopicNotFoundError,
 )
 from headwater.core.limits import PARTITION_PREFIX
+from headwater.core.results import Appended, Deleted, TopicState
 from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.batch_appender import Produced
@@ -31,9 +32,8 @@ from headwater.engine.kafka.partition_topics import (
     PartitionTopic,
     plan_partition,
 )
-from headwater.engine.pending import Appended, Keyed, Pending, Write
+from headwater.engine.pending import Keyed, Pending, Write
 from headwater.engine.routers.definitions import Routers
-from headwater.engine.topics.lifecycle import Deleted, TopicState
 from headwater.engine.topics.loader import Loaded
 from headwater.engine.topics.reader import ReadPlan
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
@@ -197,7 +197,7 @@ class PartitionSpace:
             raise NotAQueueError(f"{name!r} is a log; deliver_at needs a queue")
         core = self.core
         if core.refusing and not disable_backpressure:
-            raise self._engine.governing.refuse()
+            raise self._engine.pressure_control.refuse()
         now = core.clock.wall_ms()
         key = None if idempotency_key is None else checked_key(idempotency_key)
         if key is not None:

@@ -16,6 +16,7 @@ import numpy
 
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import InvariantError, StorageError
+from headwater.core.results import Tombstone
 from headwater.core.units import KIB
 from headwater.engine.kafka.domain_errors import as_domain_error
 from headwater.engine.kafka.errors import DamagedError, KafkaError
@@ -26,7 +27,7 @@ from headwater.engine.topics.topic import Topic, Wakeup
 from headwater.format.kafka.batch import BatchError, read_header
 from headwater.format.kafka.batch_frames import BatchFrames
 from headwater.format.kafka.partition_names import partition_name
-from headwater.model.loss import DAMAGED, RECREATED, Tombstone
+from headwater.model.loss import DAMAGED, RECREATED
 from headwater.model.selection import Selection
 from headwater.model.topic import TopicLog
 from headwater.store.checked_reads import RecordDamage

@@ -89,13 +89,15 @@ class KafkaStore:
         self._housekeeping = KafkaHousekeeping(
             self.core, self._topics, self._checkpointer, self._take_number, self._seal
         )
-        self._keeper = make_maintenance(clock, settings.keeper_interval_ms, self._housekeeping.run)
-        self.core.wake_maintenance = self._keeper.wake
+        self._maintenance_thread = make_maintenance(
+            clock, settings.keeper_interval_ms, self._housekeeping.run
+        )
+        self.core.wake_maintenance = self._maintenance_thread.wake
         self._settings = settings.wal
         if self._settings.switch_interval_us is not None:
             switch_interval.lower(self._settings.switch_interval_us)
         self.shard.start()
-        self._keeper.start()
+        self._maintenance_thread.start()
 
     # -- topics
 
@@ -217,7 +219,7 @@ class KafkaStore:
     @property
     def last_error(self) -> Exception | None:
         """Why the last round of maintenance failed; None after a good one."""
-        return self._keeper.error
+        return self._maintenance_thread.error
 
     def checkpoint(self) -> KafkaCheckpoint:
         """Write a checkpoint now. Not as the owner."""
@@ -233,7 +235,7 @@ class KafkaStore:
             return
         self._closed = True
         self.core.owner.call(self._stop_taking)
-        self._keeper.stop()
+        self._maintenance_thread.stop()
         self.shard.close()
         if self._settings.switch_interval_us is not None:
             switch_interval.restore(self._settings.switch_interval_us)

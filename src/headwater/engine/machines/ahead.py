@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headwater.engine.machines.deletions import Deletion
-from headwater.engine.machines.tables import Key, Remembered
+from headwater.engine.machines.deletions import InstanceDeletion
+from headwater.engine.machines.tables import Key, RememberedAnswer
 from headwater.model.machines.definition import Definition
 from headwater.model.machines.instance import Instance
 
@@ -20,15 +20,15 @@ class Ahead:
         self.instances: dict[str, Instance | None] = {}
         """None: deleted."""
         self.definitions: dict[tuple[str, int], Definition] = {}
-        self.keys: dict[Key, Remembered] = {}
-        self.deletions: dict[str, Deletion] = {}
+        self.keys: dict[Key, RememberedAnswer] = {}
+        self.deletions: dict[str, InstanceDeletion] = {}
 
     def note(
         self,
         instances: Mapping[str, Instance | None],
         definitions: Mapping[tuple[str, int], Definition],
-        keys: Mapping[Key, Remembered],
-        deletions: Mapping[str, Deletion],
+        keys: Mapping[Key, RememberedAnswer],
+        deletions: Mapping[str, InstanceDeletion],
     ) -> None:
         self.instances.update(instances)
         if deletions:
@@ -42,8 +42,8 @@ class Ahead:
         self,
         instances: Mapping[str, Instance | None],
         definitions: Mapping[tuple[str, int], Definition],
-        keys: Mapping[Key, Remembered],
-        deletions: Mapping[str, Deletion],
+        keys: Mapping[Key, RememberedAnswer],
+        deletions: Mapping[str, InstanceDeletion],
     ) -> None:
         """These are committed: the tables have them, unless something newer is on its way."""
         for name, instance in instances.items():

@@ -48,12 +48,12 @@ _OF_INSTANCES: Final = frozenset(
 _log = logging.getLogger("headwater.machines")
 
 
-class _About(msgspec.Struct):
+class _EntryAbout(msgspec.Struct):
     instance_id: str
     at: int = 0
 
 
-_about: Final = msgspec.json.Decoder(_About).decode
+_about: Final = msgspec.json.Decoder(_EntryAbout).decode
 Living = Callable[[Sequence[str]], list[str]]
 """Those of the ids that are of living instances. As the owner."""
 
@@ -172,7 +172,7 @@ class _Segment:
     log: CommittedLog
     number: int
 
-    def rows(self) -> Iterator[tuple[int, MachineEntry, _About]]:
+    def rows(self) -> Iterator[tuple[int, MachineEntry, _EntryAbout]]:
         """Entries about instances, by offset in the segment. What cannot be read is passed over:
         it was reported before."""
         gaps: list[LogGap] = []

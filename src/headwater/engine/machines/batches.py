@@ -6,11 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
-from headwater.core.errors import HeadwaterError
-from headwater.engine.machines.answers import BatchDone, Outcome
-from headwater.engine.machines.book import Book
-from headwater.engine.machines.draft import Draft
-from headwater.engine.machines.requests import (
+from headwater.api.machine_requests import (
     ApplyEvent,
     CreateInstance,
     DeleteInstance,
@@ -21,6 +17,10 @@ from headwater.engine.machines.requests import (
     Request,
     Sees,
 )
+from headwater.core.errors import HeadwaterError
+from headwater.engine.machines.answers import BatchDone, Outcome
+from headwater.engine.machines.book import Book
+from headwater.engine.machines.draft import Draft
 from headwater.engine.pending import Pending
 from headwater.model.machines.errors import bad_request
 

@@ -11,12 +11,12 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from headwater.api.machine_requests import FlushAll, Request, Sees
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, InvariantError, OverloadedError
 from headwater.engine.machines.ahead import Ahead
 from headwater.engine.machines.draft import Draft, PlainDraft
-from headwater.engine.machines.requests import FlushAll, Request, Sees
-from headwater.engine.machines.tables import Effect, Tables
+from headwater.engine.machines.tables import EntryEffect, Tables
 from headwater.engine.pending import Pending
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.model.machines.errors import MachineError
@@ -26,7 +26,7 @@ from headwater.wal.entry_log import EntryLog, EntryTicket
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
 
-Published = Callable[[Sequence[Effect]], None]
+Published = Callable[[Sequence[EntryEffect]], None]
 
 
 class Repeat(Pending[Any]):
@@ -65,7 +65,7 @@ class Later(Pending[Any]):
             pending.on_done = self.follow
 
 
-class Change(Pending[Any]):
+class MachineChange(Pending[Any]):
     """One write on its way."""
 
     shape: Callable[[Draft], Any] | None = None
@@ -114,7 +114,7 @@ class Book:
         self._published = published
         self._make_draft = PlainDraft if plain_entries else Draft
         self.ahead = Ahead()
-        self._in_flight: deque[Change] = deque()
+        self._in_flight: deque[MachineChange] = deque()
         self._next_offset = global_offset(position.segment, position.offset)
         self._sequence = position.next_sequence
         self.committed_offset = self._next_offset
@@ -206,14 +206,14 @@ class Book:
         room = self._recovered_segment_bytes if is_recovered else self.segment_bytes
         return within_segment(offset) + size <= room
 
-    def _draft(self, requests: Sequence[Request], sees: Sees | None) -> Change:
+    def _draft(self, requests: Sequence[Request], sees: Sees | None) -> MachineChange:
         """The entries, at the offset they will have; in the next segment if they do not fit."""
         offset = self._next_offset
         draft = self._fill(requests, offset, sees)
         if within_segment(offset) and not self.is_within_segment(offset, draft.size):
             offset = global_offset(segment_of(offset) + 1, 0)
             draft = self._fill(requests, offset, sees)
-        return Change(draft, offset, self._sequence)
+        return MachineChange(draft, offset, self._sequence)
 
     def begin_draft(self, offset: int) -> Draft:
         assert self.log is not None
@@ -245,7 +245,7 @@ class Book:
                 ) from error
         return draft
 
-    def send(self, change: Change, *, essential: bool = False) -> None:
+    def send(self, change: MachineChange, *, essential: bool = False) -> None:
         """Raises when the log refuses it; nothing is kept then."""
         assert self.shard is not None
         draft = change.draft
@@ -263,7 +263,7 @@ class Book:
         self._next_offset = change.end
         self._sequence += entries
 
-    def answer_without_entry(self, change: Change) -> Pending[Any]:
+    def answer_without_entry(self, change: MachineChange) -> Pending[Any]:
         """For repeats: answered once all that is on its way now is committed."""
         repeat = Repeat(change.answer_of_all)
         if self._in_flight:
@@ -277,8 +277,8 @@ class Book:
 
     def take(self, tickets: Sequence[Ticket]) -> None:
         """These were answered, in the order they were sent."""
-        effects: list[Effect] = []
-        done: list[Change] = []
+        effects: list[EntryEffect] = []
+        done: list[MachineChange] = []
         in_flight = self._in_flight
         for ticket in tickets:
             change = ticket.context
@@ -298,7 +298,7 @@ class Book:
         if self._later:
             self._begin_later()
 
-    def _commit(self, change: Change, effects: list[Effect]) -> None:
+    def _commit(self, change: MachineChange, effects: list[EntryEffect]) -> None:
         if self._failure is not None:
             raise InvariantError("the log wrote behind a refused write")
         draft = change.draft
@@ -315,7 +315,7 @@ class Book:
         self.latest_offset = made[-1].offset
         self._flushing = False
 
-    def _refuse(self, change: Change, error: HeadwaterError) -> None:
+    def _refuse(self, change: MachineChange, error: HeadwaterError) -> None:
         if self._failure is None:
             self._failure = error
         if not self._in_flight:

@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections.abc import Callable
 
+from headwater.api.machine_requests import NoteSnapshot
 from headwater.config.machines import CompactionSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import UnavailableError
@@ -17,7 +18,6 @@ from headwater.core.units import US_PER_MS
 from headwater.disk import Disk
 from headwater.engine.machines.answers import Compacted
 from headwater.engine.machines.book import Book
-from headwater.engine.machines.requests import NoteSnapshot
 from headwater.engine.machines.snapshots import Captured, SnapshotFiles
 from headwater.engine.maintenance.retention_holds import RetentionHolds
 from headwater.engine.owner import Owner

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 DELETIONS_MAX: Final = 10_000
 
 
-class Deletion(NamedTuple):
+class InstanceDeletion(NamedTuple):
     wal_offset: int
     machine: str
 
@@ -21,16 +21,16 @@ class Deletions:
     """The latest of them by id, the oldest first."""
 
     def __init__(self, count_max: int = DELETIONS_MAX) -> None:
-        self._by_id: dict[str, Deletion] = {}
+        self._by_id: dict[str, InstanceDeletion] = {}
         self._count_max = count_max
 
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def get(self, instance_id: str) -> Deletion | None:
+    def get(self, instance_id: str) -> InstanceDeletion | None:
         return self._by_id.get(instance_id)
 
-    def note(self, instance_id: str, deletion: Deletion) -> None:
+    def note(self, instance_id: str, deletion: InstanceDeletion) -> None:
         self._by_id.pop(instance_id, None)
         self._by_id[instance_id] = deletion
         if len(self._by_id) > self._count_max:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headwater.engine.machines import requests
+from headwater.api import machine_requests as requests
 from headwater.engine.machines.ahead import Ahead
 from headwater.engine.machines.answers import (
     Answer,
@@ -25,14 +25,14 @@ from headwater.engine.machines.answers import (
     Pong,
     SnapshotNoted,
 )
-from headwater.engine.machines.deletions import Deletion
+from headwater.engine.machines.deletions import InstanceDeletion
 from headwater.engine.machines.entry_effects import (
     applied_instance,
     created_instance,
     remembered_of,
 )
 from headwater.engine.machines.repeats import applied_again, created_again
-from headwater.engine.machines.tables import Effect, Key, Remembered, Tables
+from headwater.engine.machines.tables import EntryEffect, Key, RememberedAnswer, Tables
 from headwater.format.machines import bodies
 from headwater.format.machines.entry import (
     HEADER_BYTES,
@@ -81,8 +81,8 @@ _TTL_MS_MAX: Final = 100 * 365 * 86_400_000
 class Draft:
     # Defaults stand in the class: most drafts are one event and have neither keys nor definitions.
     definitions: Mapping[tuple[str, int], Definition] = _NOTHING
-    _keys: Mapping[Key, Remembered] = _NOTHING
-    _deletions: Mapping[str, Deletion] = _NOTHING
+    _keys: Mapping[Key, RememberedAnswer] = _NOTHING
+    _deletions: Mapping[str, InstanceDeletion] = _NOTHING
     size = 0
     is_plain = False
     """Its entries are without the checksum of their header."""
@@ -109,7 +109,7 @@ class Draft:
         self._versions_max = versions_max
         self._instances: dict[str, Instance | None] = {}
         self._payloads: list[tuple[EntryType, bytes]] = []
-        self.effects: list[Effect] = []
+        self.effects: list[EntryEffect] = []
         self.answers: list[Answer] = []
 
     def add(self, request: requests.Request) -> None:
@@ -186,13 +186,13 @@ class Draft:
                 return known
         return self._tables.definition(name, version)
 
-    def _remembered(self, kind: str, scope: str, key: str | None) -> Remembered | None:
+    def _remembered(self, kind: str, scope: str, key: str | None) -> RememberedAnswer | None:
         if key is None:
             return None
         full = (kind, scope, checked_key(key))
         return self._keys.get(full) or self._ahead.keys.get(full) or self._tables.keys.get(full)
 
-    def _remember(self, remembered: Remembered | None) -> Remembered | None:
+    def _remember(self, remembered: RememberedAnswer | None) -> RememberedAnswer | None:
         if remembered is not None:
             self._keys = {**self._keys, remembered.full_key: remembered}
         return remembered
@@ -202,7 +202,7 @@ class Draft:
     def _next_offset(self) -> int:
         return self._offset + self.size
 
-    def _write(self, body: bodies.Body, effect: Effect) -> None:
+    def _write(self, body: bodies.Body, effect: EntryEffect) -> None:
         payload = bodies.encode_body(body)
         if len(payload) > PAYLOAD_BYTES_MAX:
             raise bad_request(f"an entry of {len(payload)} bytes is over {PAYLOAD_BYTES_MAX}")
@@ -230,7 +230,7 @@ class Draft:
             name, version, msgspec.Raw(wanted.canonical), wanted.checksum, self._now_ms,
             self._synced,
         )  # fmt: skip
-        self._write(body, Effect(body, self._next_offset(), definition=wanted))
+        self._write(body, EntryEffect(body, self._next_offset(), definition=wanted))
         return MachinePut(name, version, wanted.checksum, created=True)
 
     def _check_version_count(self, name: str) -> None:
@@ -270,7 +270,7 @@ class Draft:
         instance = created_instance(body, offset, definition.machine, definition.initial)
         remembered = self._remember(remembered_of(body, offset, instance))
         self._instances[name] = instance
-        self._write(body, Effect(body, offset, None, instance, None, remembered))
+        self._write(body, EntryEffect(body, offset, None, instance, None, remembered))
         return Created(
             name, definition.machine, definition.version, instance.state, offset, applied=True
         )
@@ -316,7 +316,7 @@ class Draft:
         if body.idempotency_key is not None:
             remembered = remembered_of(body, offset, after)
         # First what may refuse it, then what is seen: others may be in this draft already.
-        self._write(body, Effect(body, offset, before, after, None, remembered))
+        self._write(body, EntryEffect(body, offset, before, after, None, remembered))
         if remembered is not None:
             self._remember(remembered)
         self._instances[after.id] = after
@@ -346,8 +346,8 @@ class Draft:
         )  # fmt: skip
         remembered = self._remember(remembered_of(body, offset, before))
         self._instances[before.id] = None
-        self._deletions = {**self._deletions, before.id: Deletion(offset, before.machine)}
-        self._write(body, Effect(body, offset, before, None, None, remembered))
+        self._deletions = {**self._deletions, before.id: InstanceDeletion(offset, before.machine)}
+        self._write(body, EntryEffect(body, offset, before, None, None, remembered))
         return Deleted(before.id, offset, applied=True)
 
     def _deleted_again(self, name: str) -> Deleted:
@@ -389,14 +389,14 @@ class Draft:
         tables = self._tables
         answer = Flushed(len(tables.instances), sum(map(len, tables.machines.values())))
         body = bodies.Checkpoint(self._now_ms, self._synced, flushed=True)
-        self._write(body, Effect(body, self._next_offset()))
+        self._write(body, EntryEffect(body, self._next_offset()))
         return answer
 
     def note_snapshot(self, request: requests.NoteSnapshot) -> SnapshotNoted:
         body = bodies.SnapshotTaken(
             request.name, request.wal_offset, self._now_ms, self._synced, request.instance_id
         )
-        self._write(body, Effect(body, self._next_offset()))
+        self._write(body, EntryEffect(body, self._next_offset()))
         return SnapshotNoted(request.name, self._next_offset(), request.instance_id)
 
 

@@ -6,7 +6,7 @@ import sys
 from typing import Any, Final
 
 from headwater.core.errors import DamageError
-from headwater.engine.machines.tables import Effect, Remembered, Tables
+from headwater.engine.machines.tables import EntryEffect, RememberedAnswer, Tables
 from headwater.format.machines import bodies
 from headwater.model.machines.definition import Definition, parse_definition
 from headwater.model.machines.errors import MachineError
@@ -23,29 +23,33 @@ def remembered_of(
     body: bodies.CreateInstance | bodies.ApplyEvent | bodies.DeleteInstance,
     offset: int,
     instance: Instance,
-) -> Remembered | None:
+) -> RememberedAnswer | None:
     """The answer for a repeat under the same key; None without a key."""
     key = body.idempotency_key
     if key is None:
         return None
     if isinstance(body, bodies.CreateInstance):
-        return Remembered("create", body.machine, key, body.at, instance, body.state, "", offset)
+        return RememberedAnswer(
+            "create", body.machine, key, body.at, instance, body.state, "", offset
+        )
     if isinstance(body, bodies.ApplyEvent):
-        return Remembered(
+        return RememberedAnswer(
             "apply", body.instance_id, key, body.at, instance, body.from_state, body.event, offset,
             body.event_id,
         )  # fmt: skip
-    return Remembered("delete", body.instance_id, key, body.at, instance, body.state, "", offset)
+    return RememberedAnswer(
+        "delete", body.instance_id, key, body.at, instance, body.state, "", offset
+    )
 
 
-def effect_of(tables: Tables, offset: int, body: bodies.Body) -> Effect:
+def effect_of(tables: Tables, offset: int, body: bodies.Body) -> EntryEffect:
     """The effect of an entry that was read from the log."""
     read: Any = _READERS.get(type(body))
-    effect: Effect = Effect(body, offset) if read is None else read(tables, offset, body)
+    effect: EntryEffect = EntryEffect(body, offset) if read is None else read(tables, offset, body)
     return effect
 
 
-def _put_machine(_tables: Tables, offset: int, body: bodies.PutMachine) -> Effect:
+def _put_machine(_tables: Tables, offset: int, body: bodies.PutMachine) -> EntryEffect:
     try:
         definition = parse_definition(body.machine, body.version, object_of(bytes(body.definition)))
     except MachineError as error:
@@ -54,29 +58,29 @@ def _put_machine(_tables: Tables, offset: int, body: bodies.PutMachine) -> Effec
             offset=offset,
             advice="use the version of Headwater that wrote it",
         ) from error
-    return Effect(body, offset, definition=definition)
+    return EntryEffect(body, offset, definition=definition)
 
 
-def _create(tables: Tables, offset: int, body: bodies.CreateInstance) -> Effect:
+def _create(tables: Tables, offset: int, body: bodies.CreateInstance) -> EntryEffect:
     machine, state = _shared(tables, body.machine, body.version, body.state)
     instance = created_instance(body, offset, machine, state)
     before = tables.instances.get(body.instance_id)  # only when its delete was lost to damage
     remembered = remembered_of(body, offset, instance)
-    return Effect(body, offset, before, instance, None, remembered)
+    return EntryEffect(body, offset, before, instance, None, remembered)
 
 
-def _apply(tables: Tables, offset: int, body: bodies.ApplyEvent) -> Effect:
+def _apply(tables: Tables, offset: int, body: bodies.ApplyEvent) -> EntryEffect:
     machine, state = _shared(tables, body.machine, body.version, body.to_state)
     before = tables.instances.get(body.instance_id)
     after = replayed_event(body, offset, before, machine, state)
-    return Effect(body, offset, before, after, None, remembered_of(body, offset, after))
+    return EntryEffect(body, offset, before, after, None, remembered_of(body, offset, after))
 
 
-def _delete(tables: Tables, offset: int, body: bodies.DeleteInstance) -> Effect:
+def _delete(tables: Tables, offset: int, body: bodies.DeleteInstance) -> EntryEffect:
     before = tables.instances.get(body.instance_id)
     if before is None:  # its creation was lost to damage; so be it
-        return Effect(bodies.Checkpoint(body.at), offset)
-    return Effect(body, offset, before, None, None, remembered_of(body, offset, before))
+        return EntryEffect(bodies.Checkpoint(body.at), offset)
+    return EntryEffect(body, offset, before, None, None, remembered_of(body, offset, before))
 
 
 def _shared(tables: Tables, machine: str, version: int, state: str) -> tuple[str, str]:

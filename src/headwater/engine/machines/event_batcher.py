@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from headwater.api.machine_requests import ApplyEvent, Sees
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.engine.machines.answers import Applied
-from headwater.engine.machines.book import Book, Change, Repeat
+from headwater.engine.machines.book import Book, MachineChange, Repeat
 from headwater.engine.machines.draft import Draft
-from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 
@@ -47,7 +47,7 @@ class PendingEvent:
         raise NotImplementedError
 
 
-class EventGroup(Change):
+class EventGroup(MachineChange):
     """Events of many senders on their way, in the order they came."""
 
     is_batch = False

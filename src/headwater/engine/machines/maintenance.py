@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Final
 
+from headwater.api.machine_requests import DeleteInstance
 from headwater.config.machines import MachineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_MS
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.compactor import Compactor
-from headwater.engine.machines.requests import DeleteInstance
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.owner import Owner
 from headwater.wal.committer import LogState

@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
+from headwater.api import machine_requests as requests
 from headwater.engine.engine import Engine
-from headwater.engine.machines import answers, requests
+from headwater.engine.machines import answers
 from headwater.engine.machines.log_reader import History, HistoryPlan, WalPage, WalReadPlan
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp

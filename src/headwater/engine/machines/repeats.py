@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from headwater.engine.machines import requests
+from headwater.api import machine_requests as requests
 from headwater.engine.machines.answers import Applied, Created
-from headwater.engine.machines.tables import Remembered
+from headwater.engine.machines.tables import RememberedAnswer
 from headwater.model.machines.errors import CONFLICT, MachineError
 
 
-def created_again(known: Remembered, request: requests.CreateInstance) -> Created:
+def created_again(known: RememberedAnswer, request: requests.CreateInstance) -> Created:
     instance = known.instance
     if request.instance_id not in (None, instance.id):
         raise _another(known, f"made {instance.id!r}")
@@ -17,7 +17,7 @@ def created_again(known: Remembered, request: requests.CreateInstance) -> Create
     )
 
 
-def applied_again(known: Remembered, request: requests.ApplyEvent) -> Applied:
+def applied_again(known: RememberedAnswer, request: requests.ApplyEvent) -> Applied:
     if request.event != known.event:
         raise _another(known, f"applied {known.event!r}")
     after = known.instance
@@ -27,7 +27,7 @@ def applied_again(known: Remembered, request: requests.ApplyEvent) -> Applied:
     )  # fmt: skip
 
 
-def _another(known: Remembered, what: str) -> MachineError:
+def _another(known: RememberedAnswer, what: str) -> MachineError:
     return MachineError(
         CONFLICT,
         f"idempotency key {known.key!r} was used for another request: it {what}",

@@ -21,7 +21,7 @@ from headwater.core.units import MS_PER_S
 from headwater.disk import Disk, OpenMode, replace_file, sync_file, write_all
 from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.answers import InstanceSnapshot
-from headwater.engine.machines.tables import Remembered, Tables
+from headwater.engine.machines.tables import RememberedAnswer, Tables
 from headwater.format.crc32c import crc32c
 from headwater.format.machines.names import (
     INSTANCE_SUFFIX,
@@ -53,7 +53,7 @@ class Captured:
 
     definitions: list[Definition]
     instances: list[Instance]
-    keys: list[Remembered]
+    keys: list[RememberedAnswer]
     retired_ids: list[str]
     wal_offset: int
     sequence: int
@@ -62,7 +62,7 @@ class Captured:
     damaged_entries: int
 
 
-class Written(NamedTuple):
+class WrittenSnapshot(NamedTuple):
     heading: SnapshotHeading
     bytes: int
 
@@ -78,7 +78,7 @@ class SnapshotFiles:
         self._being_written: set[str] = set()
         """Names of snapshots of one instance that are being written."""
 
-    def write(self, captured: Captured, before: SnapshotHeading | None) -> Written:
+    def write(self, captured: Captured, before: SnapshotHeading | None) -> WrittenSnapshot:
         """A new snapshot, read back and named in the index beside the one before, which is known to
         be whole: should either go bad, the other and the log hold the same. Older ones go."""
         self._make_directory()
@@ -104,7 +104,7 @@ class SnapshotFiles:
             if all(other != each.file for each in kept):
                 self._disk.unlink(self._directory / other)
         sync_names(self._disk, self._directory)
-        return Written(heading, size)
+        return WrittenSnapshot(heading, size)
 
     def write_instance(
         self, instance: Instance, definition: Definition, at_ms: int
@@ -263,7 +263,7 @@ def _fill(tables: Tables, contents: bytes) -> None:
             _share_texts(tables, rows)
             instances += rows
         elif kind is BlockKind.KEYS:
-            for remembered in block_rows(list[Remembered], plain):
+            for remembered in block_rows(list[RememberedAnswer], plain):
                 tables.remember(remembered)
         elif kind is BlockKind.RETIRED_IDS:
             tables.retired_ids.update(block_rows(list[str], plain))

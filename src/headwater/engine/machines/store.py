@@ -12,11 +12,12 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Any, Final
 
+from headwater.api import machine_requests as requests
+from headwater.api.machine_requests import WatchFilter
 from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, PoisonedError
 from headwater.disk import DirectoryLock, Disk
-from headwater.engine.machines import requests
 from headwater.engine.machines.answers import (
     Applied,
     BatchDone,
@@ -54,8 +55,8 @@ from headwater.engine.machines.recovery import (
 )
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.statistics import statistics_of
-from headwater.engine.machines.tables import Effect
-from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers, WatchFilter
+from headwater.engine.machines.tables import EntryEffect
+from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers
 from headwater.engine.maintenance.retention_holds import RetentionHolds
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner
@@ -83,7 +84,7 @@ WAL_READ_LIMIT_MAX: Final = 10_000
 _CLOSED: Final = "closing; nothing was written"
 
 Progress = Callable[[float], None]
-Listener = Callable[[Sequence[Effect]], None]
+Listener = Callable[[Sequence[EntryEffect]], None]
 
 
 def _no_progress(_: float) -> None:
@@ -173,12 +174,14 @@ class MachineStore:
         self.maintenance = MachineMaintenance(
             self.book, self.compactor, self._files, self._owner, clock, settings
         )
-        self._keeper = make_maintenance(clock, settings.keep_interval_ms, self.maintenance.round)
+        self._maintenance_thread = make_maintenance(
+            clock, settings.keep_interval_ms, self.maintenance.round
+        )
         self._log.open()
         if settings.switch_interval_us is not None:
             switch_interval.lower(settings.switch_interval_us)
         self.shard.start()
-        self._keeper.start()
+        self._maintenance_thread.start()
 
     def submit(self, request: requests.Request, sees: requests.Sees | None = None) -> Pending[Any]:
         """One change of any kind. Deletes are taken even when the disk is full."""
@@ -402,7 +405,7 @@ class MachineStore:
     @property
     def last_error(self) -> Exception | None:
         """Why expiries or the last compaction failed; it is tried again."""
-        return self.compactor.error or self._keeper.error
+        return self.compactor.error or self._maintenance_thread.error
 
     @property
     def poison(self) -> PoisonedError | None:
@@ -453,7 +456,7 @@ class MachineStore:
         if self._closing:
             return
         self._owner.call(self._begin_closing)
-        self._keeper.stop()
+        self._maintenance_thread.stop()
         self.shard.close()
         if self.settings.switch_interval_us is not None:
             switch_interval.restore(self.settings.switch_interval_us)
@@ -471,7 +474,7 @@ class MachineStore:
         if tickets:
             self._owner.post(lambda: self.book.take(tickets))
 
-    def _published(self, effects: Sequence[Effect]) -> None:
+    def _published(self, effects: Sequence[EntryEffect]) -> None:
         if len(self._watchers):
             self._watchers.publish(effects)
         for listener in self.listeners:

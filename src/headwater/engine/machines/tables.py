@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from headwater.engine.machines.deletions import Deletion, Deletions
+from headwater.engine.machines.deletions import Deletions, InstanceDeletion
 from headwater.engine.machines.listing import Listing
 from headwater.format.machines.bodies import (
     ApplyEvent,
@@ -32,7 +32,7 @@ Key = tuple[str, str, str]
 """The kind of request (create, apply, delete), its machine or instance, and the key itself."""
 
 
-class Remembered(msgspec.Struct, frozen=True, array_like=True, gc=False):
+class RememberedAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The answer under an idempotency key. In snapshots it is a list in this order."""
 
     kind: str
@@ -57,7 +57,7 @@ class Remembered(msgspec.Struct, frozen=True, array_like=True, gc=False):
         return REMEMBERED_BYTES + len(self.scope) + len(self.key) + len(self.instance.ctx)
 
 
-class Effect(msgspec.Struct, frozen=True, gc=False):
+class EntryEffect(msgspec.Struct, frozen=True, gc=False):
     """One entry and what it makes of the tables."""
 
     body: Body
@@ -65,7 +65,7 @@ class Effect(msgspec.Struct, frozen=True, gc=False):
     before: Instance | None = None
     after: Instance | None = None
     definition: Definition | None = None
-    remembered: Remembered | None = None
+    remembered: RememberedAnswer | None = None
 
 
 class Tables:
@@ -73,13 +73,13 @@ class Tables:
         self.machines: dict[str, dict[int, Definition]] = {}
         self.instances: dict[str, Instance] = {}
         self.listing = Listing()
-        self.keys: dict[Key, Remembered] = {}
+        self.keys: dict[Key, RememberedAnswer] = {}
         self.keys_bytes = 0
         """What they keep in memory."""
         self.keys_forgotten = 0
         """So many were forgotten before their time, because there were too many."""
         self._keys_bytes_max = keys_bytes_max
-        self._keys_by_age: deque[Remembered] = deque()
+        self._keys_by_age: deque[RememberedAnswer] = deque()
         self._expiring: list[tuple[int, str]] = []
         self.keeps_retired_ids = keeps_retired_ids
         self.retired_ids: set[str] = set()
@@ -105,7 +105,7 @@ class Tables:
     def is_doubtful(self, instance: Instance) -> bool:
         return instance.doubtful or instance.last_wal_offset < self.doubt_before
 
-    def take(self, effect: Effect) -> None:
+    def take(self, effect: EntryEffect) -> None:
         """Make an effect true."""
         body, before, after = effect.body, effect.before, effect.after
         if (
@@ -139,11 +139,11 @@ class Tables:
                 heappush(self._expiring, (after.expires_at, after.id))
         self.listing.changed(before, after)
 
-    def _note_deletion(self, effect: Effect) -> None:
+    def _note_deletion(self, effect: EntryEffect) -> None:
         before, after = effect.before, effect.after
         if after is None:
             assert before is not None
-            self.deletions.note(before.id, Deletion(effect.offset, before.machine))
+            self.deletions.note(before.id, InstanceDeletion(effect.offset, before.machine))
         elif before is None and len(self.deletions):
             self.deletions.forget(after.id)
 
@@ -155,7 +155,7 @@ class Tables:
             if instance.expires_at:
                 heappush(self._expiring, (instance.expires_at, instance.id))
 
-    def remember(self, remembered: Remembered) -> None:
+    def remember(self, remembered: RememberedAnswer) -> None:
         """The newest is kept whatever it weighs; beyond the bound the oldest go."""
         key = remembered.full_key
         self.keys.pop(key, None)  # the order of the table is that of age: snapshots keep it

@@ -26,6 +26,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from headwater.api.machine_requests import WatchFilter
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
@@ -34,8 +35,8 @@ from headwater.engine.database import Database
 from headwater.engine.machines.log_reader import LogGap
 from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.tables import Effect
-from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, WatchFilter
+from headwater.engine.machines.tables import EntryEffect
+from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.topics.operations import append_encoded_operation
 from headwater.engine.topics.record_encoding import EncodedRecords
@@ -77,7 +78,7 @@ class _GapPosition(msgspec.Struct, tag_field="type", tag="gap"):
     last_offset: int
 
 
-class _Gap(msgspec.Struct, tag_field="type", tag="gap"):
+class _GapRecord(msgspec.Struct, tag_field="type", tag="gap"):
     """A record of the topic: if there were transitions in this range of the log, they are missing
     here."""
 
@@ -157,16 +158,18 @@ class TransitionFeeder:
         self._moved_since: int | None = None
         clock = self._clock = database.engine.core.clock
         self._moved_us = clock.monotonic_us()
-        self._keeper = make_maintenance(clock, store.settings.feed_interval_ms, self.round)
+        self._maintenance_thread = make_maintenance(
+            clock, store.settings.feed_interval_ms, self.round
+        )
         store.listeners.append(self._on_committed)
 
     def start(self) -> None:
-        self._keeper.start()
+        self._maintenance_thread.start()
 
     @property
     def last_error(self) -> Exception | None:
         """Why the last round failed; the next tries again."""
-        return self._keeper.error
+        return self._maintenance_thread.error
 
     @property
     def position(self) -> int:
@@ -188,7 +191,7 @@ class TransitionFeeder:
 
     def stop(self) -> None:
         """What is not in the topic yet stays in the log until the next start."""
-        self._keeper.stop()
+        self._maintenance_thread.stop()
         self._store.listeners.remove(self._on_committed)
         try:
             self._save()
@@ -196,7 +199,7 @@ class TransitionFeeder:
             # A full disk is no reason not to stop: the log is kept from where FED is.
             _log.warning("how far the topic %s is cannot be saved: %s", self.topic, error)
 
-    def _on_committed(self, effects: Sequence[Effect]) -> None:
+    def _on_committed(self, effects: Sequence[EntryEffect]) -> None:
         """These were committed. As the owner."""
         if self._moved_since is None:
             return
@@ -322,7 +325,7 @@ class TransitionFeeder:
         self._note_gap(read)
         first, last = read.offset, read.resume - 1
         now_ms = self._clock.wall_ms()
-        gap = _Gap(read.reason.value, first, str(first), last, str(last), now_ms)
+        gap = _GapRecord(read.reason.value, first, str(first), last, str(last), now_ms)
         return last, GAP_TAG, _encode(gap)
 
     def _note_gap(self, gap: LogGap) -> None:

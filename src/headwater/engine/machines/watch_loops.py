@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
+from headwater.api.machine_requests import WatchFilter
+from headwater.api.machines import Moved
 from headwater.core.clock import Doorbell
 from headwater.engine.engine import Engine
-from headwater.engine.machines.api import Moved
 from headwater.engine.machines.log_reader import GapReason, LogGap
 from headwater.engine.machines.operations import catch_up_operation, open_store
 from headwater.engine.machines.responses import decode_content, transition
@@ -18,7 +19,6 @@ from headwater.engine.machines.watchers import (
     TransitionEvent,
     Watched,
     Watcher,
-    WatchFilter,
 )
 from headwater.engine.operation import Operation
 from headwater.wire.machine_answers import GapAnswer

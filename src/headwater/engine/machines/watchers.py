@@ -7,15 +7,15 @@ range of offsets, which it can read from the log.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from headwater.api.machine_requests import WatchFilter
 from headwater.engine.machines.log_reader import CommittedLog, LogGap, body_of
-from headwater.engine.machines.tables import Effect
+from headwater.engine.machines.tables import EntryEffect
 from headwater.format.machines.bodies import ApplyEvent
 from headwater.format.machines.entry import EntryType
-from headwater.model.machines.errors import bad_request
 
 CATCH_UP_EVENTS: Final = 1_000
 
@@ -42,26 +42,6 @@ def event_of(offset: int, body: ApplyEvent, ctx: bytes | None) -> TransitionEven
         offset, body.instance_id, body.machine, body.version, body.event, body.from_state,
         body.to_state, body.at, body.payload_json, ctx, body.event_id,
     )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class WatchFilter:
-    """Empty means any."""
-
-    instance_id: str | None = None
-    machines: frozenset[str] = frozenset()
-    events: frozenset[str] = frozenset()
-    from_states: frozenset[str] = frozenset()
-    to_states: frozenset[str] = frozenset()
-
-    def wants(self, event: TransitionEvent) -> bool:
-        return (
-            (self.instance_id is None or event.instance_id == self.instance_id)
-            and (not self.machines or event.machine in self.machines)
-            and (not self.events or event.event in self.events)
-            and (not self.from_states or event.from_state in self.from_states)
-            and (not self.to_states or event.to_state in self.to_states)
-        )
 
 
 class Missed(NamedTuple):
@@ -218,7 +198,7 @@ class Watchers:
         self._watchers_of(wanted)[watcher] = None
         return watcher
 
-    def publish(self, effects: Iterable[Effect]) -> None:
+    def publish(self, effects: Iterable[EntryEffect]) -> None:
         for effect in effects:
             body = effect.body
             if type(body) is not ApplyEvent:
@@ -249,23 +229,3 @@ class Watchers:
         watchers.pop(watcher, None)
         if not watchers and watcher.wanted.instance_id is not None:
             self._by_instance.pop(watcher.wanted.instance_id, None)
-
-
-def watch_filter(
-    instance_id: str | None = None,
-    machines: Sequence[str] | None = None,
-    events: Sequence[str] | None = None,
-    from_states: Sequence[str] | None = None,
-    to_states: Sequence[str] | None = None,
-) -> WatchFilter:
-    given = {
-        "machines": machines, "events": events, "from_states": from_states, "to_states": to_states
-    }  # fmt: skip
-    chosen: dict[str, frozenset[str]] = {}
-    for name, words in given.items():
-        if words is not None and (
-            isinstance(words, str) or not all(isinstance(word, str) for word in words)
-        ):
-            raise bad_request(f"{name} must be a list of texts")
-        chosen[name] = frozenset(words or ())
-    return WatchFilter(instance_id, **chosen)

@@ -15,10 +15,10 @@ from headwater.config.topic import TopicType
 from headwater.core.errors import HeadwaterError, NotAQueueError
 from headwater.core.limits import CLAIM_BYTES_MAX, LEASE_MS_CLAMP
 from headwater.core.records import Record
+from headwater.core.results import Claimed, ClaimedJob, LeaseResult, QueueStats
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
-from headwater.engine.queues.results import Claimed, ClaimedJob, LeaseResult, QueueStats
 from headwater.engine.queues.state import ClaimRequest, TopicQueue
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.topic import Topic

@@ -19,12 +19,12 @@ import msgspec
 from headwater.core.errors import HeadwaterError, RequestError
 from headwater.core.limits import LETTER_BYTES_MAX
 from headwater.core.records import Record
+from headwater.core.results import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation
 from headwater.engine.pending import Change
 from headwater.engine.queues.claims import Queues
 from headwater.engine.queues.job_records import fetch_records
-from headwater.engine.queues.results import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN
 from headwater.engine.topics.operations import append_encoded_operation
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.engine.topics.topic import Topic

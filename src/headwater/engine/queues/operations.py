@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError, TopicNotFoundError
 from headwater.core.records import Record
+from headwater.core.results import Claimed, LeaseResult, QueueStats
 from headwater.core.units import US_PER_MS
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation, Woken
@@ -22,7 +23,6 @@ from headwater.engine.pending import Change
 from headwater.engine.queues.claims import COVERED, Queues
 from headwater.engine.queues.dead_letters import dead_letter_operation
 from headwater.engine.queues.job_records import fetch_records
-from headwater.engine.queues.results import Claimed, LeaseResult, QueueStats
 from headwater.engine.queues.state import ClaimRequest
 from headwater.engine.topics.operations import EMPTY_ROUNDS_MAX, loaded_topic
 from headwater.engine.topics.topic import Topic

@@ -16,11 +16,11 @@ import msgspec
 from headwater.config.topic import TopicType
 from headwater.core.errors import HeadwaterError, NotAQueueError
 from headwater.core.records import Record
+from headwater.core.results import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN, Requeued
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation
 from headwater.engine.pending import Change, Write
 from headwater.engine.queues.job_records import fetch_records
-from headwater.engine.queues.results import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN, Requeued
 from headwater.engine.topics.operations import ensure_loaded, loaded_topic
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.engine.topics.topic import Topic

@@ -29,11 +29,11 @@ from headwater.core.errors import (
     UnavailableError,
 )
 from headwater.core.records import Record
+from headwater.core.results import Diff, Tombstone, TopicState
 from headwater.core.units import US_PER_MS
 from headwater.disk import Disk
 from headwater.engine.operation import Answered, Operation, Woken
 from headwater.engine.read_only.view import DirectoryView, Progress
-from headwater.engine.topics.lifecycle import TopicState
 from headwater.engine.topics.operations import (
     DiffRequest,
     diff_request,
@@ -42,9 +42,7 @@ from headwater.engine.topics.operations import (
     state_operation,
     topics_operation,
 )
-from headwater.engine.topics.reader import Diff
 from headwater.engine.topics.watch import watch_requests
-from headwater.model.loss import Tombstone
 from headwater.recovery.survey import access_error
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError

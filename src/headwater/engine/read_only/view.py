@@ -13,10 +13,11 @@ from pathlib import PurePath
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
+from headwater.core.results import TopicState
 from headwater.disk import Disk
 from headwater.engine.core import EngineCore
 from headwater.engine.owner import BatonOwner
-from headwater.engine.topics.lifecycle import Topics, TopicState
+from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import Loaded, load_topic
 from headwater.engine.topics.reader import Reader, ReadPlan
 from headwater.engine.topics.recovery import TopicRecovery
@@ -27,11 +28,9 @@ from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
 from headwater.model.retention_clock import RetentionClock
 from headwater.recovery.follower import LogFollower
-from headwater.recovery.inspection import inspect_until_stable
+from headwater.recovery.inspection import inspect_until_stable, refuse_unfinished
 from headwater.recovery.replay import FrameGroup
 from headwater.recovery.snapshots import snapshot_numbers
-from headwater.recovery.survey import ShardSurvey
-from headwater.recovery.verdict import FileVerdict
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.object_store import open_cold_tier
 from headwater.store.segment import SegmentChangedError
@@ -65,7 +64,7 @@ class DirectoryView:
         report = inspect_until_stable(disk, wal_directory)
         report.raise_if_refused()
         self.shards = report.shards
-        _refuse_unfinished(self.shards)
+        refuse_unfinished(self.shards)
         self.core = EngineCore(
             disk,
             directory,
@@ -145,14 +144,6 @@ class DirectoryView:
             self._judge(findings)
         self.core.note_damage(plan.topic, findings)
         return True
-
-
-def _refuse_unfinished(shards: Sequence[ShardSurvey]) -> None:
-    """Only the last file of a shard can be in the middle of a write."""
-    for shard in shards:
-        for scan in shard.files[:-1]:
-            if scan.verdict is not FileVerdict.CLEAN:
-                raise SegmentChangedError(f"{scan.path} was changed while it was being read")
 
 
 def _moves_floors_of(topic: Topic, group: FrameGroup) -> bool:

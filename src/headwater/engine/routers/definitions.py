@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import msgspec
-
 from headwater.config.topic import topic_settings
 from headwater.core.errors import RouterNotFoundError
+from headwater.core.results import RouterState
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
 from headwater.engine.routers.state import Definition, Router
@@ -33,27 +32,6 @@ from headwater.model.router import (
     may_become,
 )
 from headwater.model.router.definition import check_router_name
-
-
-class RouterState(msgspec.Struct, frozen=True):
-    """A router from outside."""
-
-    router: str
-    source: str
-    dest: str
-    preserve_node: bool
-    preserve_tag: bool
-    create_dest: bool
-    filter: str | None
-    allow_cycle: bool
-    guarantee: str
-    source_seq: int
-    """The last record of the source it has come to."""
-    lag: int
-    """Records of the source it has not come to."""
-    held: bool
-    """It waits for room in a destination that refuses when full."""
-    forwarded_total: int
 
 
 class Routers:

@@ -18,9 +18,9 @@ RETRY_EVERY_MS: Final = 50
 
 
 class ForwarderThread:
-    def __init__(self, clock: Clock, forwarding: CopyRounds) -> None:
+    def __init__(self, clock: Clock, copy_rounds: CopyRounds) -> None:
         self._clock = clock
-        self._forwarding = forwarding
+        self._copy_rounds = copy_rounds
         self._doorbell = Doorbell()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -46,14 +46,14 @@ class ForwarderThread:
     def _run(self) -> None:
         while True:
             until_us = None
-            if self._forwarding.waits:
+            if self._copy_rounds.waits:
                 until_us = self._clock.monotonic_us() + RETRY_EVERY_MS * US_PER_MS
             self._clock.wait(self._doorbell, until_us)
             if self._stopping:
                 return
             try:
-                self._forwarding.retry_waiting()
-                while self._forwarding.round():
+                self._copy_rounds.retry_waiting()
+                while self._copy_rounds.round():
                     continue
                 self.error = None
             except (OSError, HeadwaterError) as error:

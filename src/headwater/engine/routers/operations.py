@@ -8,10 +8,10 @@ from typing import Any, Final
 
 from headwater.core.errors import InvalidRequestError, OverloadedError
 from headwater.core.limits import READ_WAIT_MS_CLAMP
+from headwater.core.results import RouterState
 from headwater.core.units import US_PER_MS
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation, Woken
-from headwater.engine.routers.definitions import RouterState
 from headwater.engine.routers.state import Router
 from headwater.engine.topics.creation import create_operation
 from headwater.engine.topics.operations import ensure_loaded

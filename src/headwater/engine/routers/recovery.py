@@ -28,7 +28,6 @@ from headwater.format.router_frames import (
     RouterMeta,
     decode_router_body,
     decode_router_marks,
-    decode_router_places,
     decode_seq_ceilings,
 )
 from headwater.model.loss import Loss
@@ -58,8 +57,6 @@ class RouterReplay:
 
     def _created(self, frame: Frame) -> None:
         body = decode_router_body(frame, RouterCreated)
-        registry = self._core.registry
-        registry.next_topic_id = max(registry.next_topic_id, body.router_id + 1)
         if body.router_id not in self._metas:
             self._metas[body.router_id] = RouterMeta(
                 body.router_id,
@@ -87,13 +84,6 @@ class RouterReplay:
         for topic_id, ceiling in decode_seq_ceilings(frame):
             if self._core.registry.by_id(topic_id) is not None:
                 ceilings.restore(topic_id, max(ceiling, ceilings.ceiling_of(topic_id)))
-
-    def fill_slots(self, topic: Topic, frame: Frame) -> None:
-        """Second pass: slots of a destination that have no record."""
-        lost = decode_router_places(frame)
-        if frame.seq > topic.log.visible_seq:
-            self._topics.fill_dead(topic, frame.seq, frame.ts, lost=lost)
-            topic.last_ts = max(topic.last_ts, frame.ts)
 
     def attach(self) -> None:
         """After the first pass: the routers whose topics are there, with where each goes on."""

@@ -1,4 +1,4 @@
-"""The way in: admit, take seqs, encode once, submit. The answer of the log goes to `publishing`.
+"""The way in: admit, take seqs, encode once, submit. The answer of the log goes to `publisher`.
 
 Nothing is awaited here and nothing is done per record that can be done per batch. What fails
 before the log took it leaves nothing behind.
@@ -20,9 +20,10 @@ from headwater.core.errors import (
     RequestError,
     TopicExistsIncompatibleError,
 )
+from headwater.core.results import Appended
 from headwater.core.units import US_PER_MS
 from headwater.engine.core import EngineCore
-from headwater.engine.pending import Appended, Change, Keyed, Write
+from headwater.engine.pending import Change, Keyed, Write
 from headwater.engine.pressure import PressureControl
 from headwater.engine.routers.copy_flush import flush_copies
 from headwater.engine.topics.lifecycle import Topics
@@ -45,12 +46,16 @@ _SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
 
 class Appender:
     def __init__(
-        self, core: EngineCore, topics: Topics, publisher: Publisher, governing: PressureControl
+        self,
+        core: EngineCore,
+        topics: Topics,
+        publisher: Publisher,
+        pressure_control: PressureControl,
     ) -> None:
         self._core = core
         self._topics = topics
         self._publisher = publisher
-        self._governing = governing
+        self._pressure_control = pressure_control
         self._sampled_at = 0
 
     def append(
@@ -112,9 +117,9 @@ class Appender:
             sample != self._sampled_at
         ):  # a wall clock that jumps only causes a sample: that is harmless
             self._sampled_at = sample
-            self._governing.tick()
+            self._pressure_control.tick()
         if core.refusing and not disable_backpressure:
-            raise self._governing.refuse()
+            raise self._pressure_control.refuse()
         if core.tail_bytes > core.settings.tail_bytes_max:
             core.wake_maintenance()
             raise OverloadedError(

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from headwater.core.results import TopicState
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation, Woken
 from headwater.engine.pending import Change
-from headwater.engine.topics.lifecycle import TopicState
 from headwater.engine.topics.operations import ensure_loaded
 from headwater.engine.topics.topic import Topic
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from headwater.config.topic import (
     TopicSettings,
     TopicType,
@@ -22,6 +20,7 @@ from headwater.config.topic import (
 )
 from headwater.core.durability import Durability
 from headwater.core.errors import OverloadedError, TopicNotEmptyError, TopicNotFoundError
+from headwater.core.results import Deleted, TopicState
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
 from headwater.engine.routers.copy_flush import flush_copies
@@ -41,33 +40,6 @@ from headwater.model.topic import Deletion, TopicLog
 from headwater.wal.ticket import Ticket
 
 _ESSENTIAL: Final = True
-
-
-class TopicState(msgspec.Struct, frozen=True):
-    """A topic from outside."""
-
-    topic: str
-    type: str
-    head_seq: int
-    earliest_seq: int
-    next_seq: int
-    count: int
-    bytes: int
-    evict_floor: int
-    epoch: int
-    last_write_ts: int | None
-    last_read_ts: int | None
-    config: dict[str, Any]
-
-
-class Deleted(msgspec.Struct, frozen=True):
-    """The answer to a delete."""
-
-    deleted: int
-    earliest_seq: int
-    head_seq: int
-    count: int
-    bytes: int
 
 
 class Topics:

@@ -10,11 +10,10 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.core.records import Record
+from headwater.core.results import Appended, Deleted, Diff, Tombstone, TopicState
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Woken
-from headwater.engine.pending import Appended
 from headwater.engine.routers.state import Router
-from headwater.engine.topics.lifecycle import Deleted, TopicState
 from headwater.engine.topics.loader import (
     TagRead,
     install,
@@ -23,10 +22,9 @@ from headwater.engine.topics.loader import (
     plan_tags,
 )
 from headwater.engine.topics.protocols import ReadSide, TopicSpace
-from headwater.engine.topics.reader import Diff, Reader, ReadFilter, ReadPlan
+from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.engine.topics.topic import Topic
-from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher, parse_match
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
+from headwater.core.results import TopicState
 from headwater.engine.core import EngineCore
 from headwater.engine.pending import Pending, Write
 from headwater.engine.routers.definitions import Routers
-from headwater.engine.topics.lifecycle import TopicState
 from headwater.engine.topics.loader import Loaded
 from headwater.engine.topics.reader import Reader, ReadPlan
 from headwater.engine.topics.record_encoding import EncodedRecords

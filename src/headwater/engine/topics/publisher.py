@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Final
 
 from headwater.core.errors import HeadwaterError
+from headwater.core.results import Appended
 from headwater.core.units import KIB
 from headwater.engine.core import EngineCore
-from headwater.engine.pending import Appended, Change, Write
+from headwater.engine.pending import Change, Write
 from headwater.engine.queues.state import schedule
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.tail import TailChunk

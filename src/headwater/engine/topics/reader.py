@@ -24,7 +24,6 @@ from headwater.engine.topics.tail import TailChunk
 from headwater.engine.topics.topic import Topic
 from headwater.format.frame import FRAME, FrameFlag, split_data
 from headwater.format.segment import SEGMENT_FRAME, Entries
-from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection
 from headwater.model.slots import as_run
@@ -121,24 +120,6 @@ class ReadFilter:
     @property
     def keeps_all(self) -> bool:
         return not self.nodes and self.matcher is None
-
-
-@dataclass(frozen=True, slots=True)
-class Diff:
-    """What a read gives. `caught_up` is the only sign of the end; the cursor is the only ack."""
-
-    records: list[Record]
-    next_from_seq: int
-    head_seq: int
-    earliest_seq: int
-    caught_up: bool
-    tombstone: Tombstone | None
-    records_scanned: int = 0
-    cold_segments_read: int = 0
-
-    @property
-    def lag(self) -> int:
-        return max(self.head_seq - self.next_from_seq, 0)
 
 
 class Reader:

@@ -9,26 +9,16 @@ from collections.abc import Iterator
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import TopicNotFoundError
 from headwater.engine.topics.topic import Topic
+from headwater.recovery.history.topics import TopicTable
 
 
-class Registry:
+class Registry(TopicTable[Topic]):
+    """The table of topics, with their names in order."""
+
     def __init__(self) -> None:
-        self._by_name: dict[str, Topic] = {}
-        self._by_id: dict[int, Topic] = {}
+        super().__init__()
         self._names: list[str] = []
         self._sorted = True
-        self.epochs: dict[str, int] = {}
-        """The last epoch of names that are gone."""
-        self.next_topic_id = 1
-
-    def __len__(self) -> int:
-        return len(self._by_name)
-
-    def __iter__(self) -> Iterator[Topic]:
-        return iter(self._by_id.values())
-
-    def find(self, name: str) -> Topic | None:
-        return self._by_name.get(name)
 
     def get(self, name: str) -> Topic:
         topic = self._by_name.get(name)
@@ -37,32 +27,18 @@ class Registry:
             raise TopicNotFoundError(f"there is no topic {name!r}", detail={"topic": name})
         return topic
 
-    def by_id(self, topic_id: int) -> Topic | None:
-        return self._by_id.get(topic_id)
-
     def take_id(self) -> int:
         topic_id = self.next_topic_id
         self.next_topic_id += 1
         return topic_id
 
-    def epoch_of(self, name: str) -> int:
-        """The newest epoch this name ever had; 0 when it never was a topic."""
-        topic = self._by_name.get(name)
-        return self.epochs.get(name, 0) if topic is None else topic.log.epoch
-
     def add(self, topic: Topic) -> None:
-        self._by_name[topic.name] = topic
-        self._by_id[topic.topic_id] = topic
-        self.next_topic_id = max(self.next_topic_id, topic.topic_id + 1)
-        self.epochs.pop(topic.name, None)
+        super().add(topic)
         self._names.append(topic.name)
         self._sorted = False
 
     def remove(self, topic: Topic) -> None:
-        if self._by_name.get(topic.name) is topic:
-            del self._by_name[topic.name]
-        self._by_id.pop(topic.topic_id, None)
-        self.epochs[topic.name] = topic.log.epoch
+        super().remove(topic)
         self._names = list(self._by_name)
         self._sorted = False
 

@@ -96,6 +96,11 @@ class Topic:
         return self.name
 
     @property
+    def epoch(self) -> int:
+        """Counts the topics that had this name."""
+        return self.log.epoch
+
+    @property
     def synced_seq(self) -> int:
         """The last visible record that a power loss cannot take."""
         return self.last_synced_seq if self.unsynced_writes else self.log.visible_seq

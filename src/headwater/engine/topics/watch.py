@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from headwater.core import limits
+from headwater.core.results import Diff
 from headwater.engine.topics.operations import DiffRequest, diff_request
-from headwater.engine.topics.reader import Diff
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from headwater.model.kafka_group.member import Member
 from headwater.model.kafka_group.outcomes import Outcome, Phase
 
 
-class Standing(NamedTuple):
+class GroupStanding(NamedTuple):
     """Two of them are equal when a restart may take one for the other."""
 
     generation: int
@@ -26,7 +26,7 @@ class DurableGroup(Group):
     def __init__(self, org: int, name: str) -> None:
         super().__init__(name)
         self.org = org
-        self.logged: Standing | None = None
+        self.logged: GroupStanding | None = None
         """What was logged last, whether the log took it or not, if the group had members then."""
         self.held: list[tuple[Any, Outcome]] | None = None
         """Answers that wait for the log, while a write of this group is under way."""
@@ -34,9 +34,9 @@ class DurableGroup(Group):
         """The warning that it cannot last was logged."""
 
     @property
-    def standing(self) -> Standing | None:
+    def standing(self) -> GroupStanding | None:
         """None while there is nothing new to last."""
-        return Standing(self.generation, dict(self.instances)) if self._is_stable else None
+        return GroupStanding(self.generation, dict(self.instances)) if self._is_stable else None
 
     @property
     def _is_stable(self) -> bool:

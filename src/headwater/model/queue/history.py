@@ -37,7 +37,7 @@ from headwater.model.queue.grant import Grant
 from headwater.model.queue.leases import QueueLeases
 
 
-class _Terms(NamedTuple):
+class _LeaseTerms(NamedTuple):
     lease_id: int
     node: str
     until_ms: int
@@ -61,7 +61,7 @@ class LeaseHistory:
     """Claims up to this number are in the snapshot already, with all that became of them."""
     next_lease_id: int = 1
     dead_lettered: int = 0
-    leases: dict[int, _Terms] = field(default_factory=dict)
+    leases: dict[int, _LeaseTerms] = field(default_factory=dict)
     returned: dict[int, int] = field(default_factory=dict)
     delays: dict[int, DelayMeta] = field(default_factory=dict)
     scheduled: dict[int, int] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class LeaseHistory:
         history = cls(meta.next_lease_id - 1, meta.next_lease_id, meta.dead_lettered)
         history.ceiling = meta.ceiling
         for grant in meta.grants:
-            terms = _Terms(
+            terms = _LeaseTerms(
                 grant.lease_id, grant.node, grant.until_ms, grant.span_ms, grant.connected
             )
             history.leases.update(dict.fromkeys(grant.seqs, terms))
@@ -111,7 +111,7 @@ class LeaseHistory:
                 self.ceiling = max(self.ceiling, event.lease_id)
 
     def _claimed(self, event: LeaseEvent, ts: int) -> None:
-        terms = _Terms(
+        terms = _LeaseTerms(
             event.lease_id, event.node, ts + event.span_ms, event.span_ms, event.connected
         )
         self.next_lease_id = max(self.next_lease_id, event.lease_id + 1)
@@ -183,7 +183,7 @@ class LeaseHistory:
                 self.forget(seq)
 
     def meta(self) -> QueueMeta:
-        together: dict[_Terms, list[int]] = {}
+        together: dict[_LeaseTerms, list[int]] = {}
         for seq, terms in self.leases.items():
             together.setdefault(terms, []).append(seq)
         return QueueMeta(
@@ -218,7 +218,7 @@ def remember(
     for grant, seqs in held.items():
         left_ms = max(grant.deadline_us - now_us, 0) // US_PER_MS
         connected = grant.connection is not None
-        terms = _Terms(grant.lease_id, grant.node, wall_ms + left_ms, left_ms, connected)
+        terms = _LeaseTerms(grant.lease_id, grant.node, wall_ms + left_ms, left_ms, connected)
         grants.append(GrantMeta(*terms, tuple(sorted(seqs))))
     delays = []
     for seq, ready_us in queue.delays.items():

@@ -32,7 +32,7 @@ class LiveSeqs(Protocol):
     def flags(self, first_seq: int, end_seq: int) -> NDArray[numpy.uint32]: ...
 
 
-class Sizes(Protocol):
+class JobSizes(Protocol):
     """How large jobs are; a `SeqIndex` knows that, too."""
 
     @property
@@ -64,7 +64,7 @@ def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[Sequence[int]
     return (live + first).tolist(), end
 
 
-def fitting(jobs: Sizes, seqs: Sequence[int], bytes_max: int) -> int:
+def fitting(jobs: JobSizes, seqs: Sequence[int], bytes_max: int) -> int:
     """How many of these, from the first, have no more payload than that together."""
     if jobs.live_bytes <= bytes_max:
         return len(seqs)  # all jobs together are no more than that

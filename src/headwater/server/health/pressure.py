@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.core.units import US_PER_S
 from headwater.engine.pressure import PressureControl
-from headwater.model.pressure import SAMPLE_US, Rung, Transition
+from headwater.model.pressure import SAMPLE_US, Rung, RungChange
 from headwater.observe.metrics import Sample
 
 if TYPE_CHECKING:
@@ -43,23 +43,23 @@ _MEANS: Final[dict[Rung, tuple[int, str, str]]] = {
 class PressureWatch:
     def __init__(self, app: App) -> None:
         self._app = app
-        self._governing: PressureControl | None = None
+        self._pressure_control: PressureControl | None = None
 
-    def begin(self, governing: PressureControl) -> None:
+    def begin(self, pressure_control: PressureControl) -> None:
         """Recovery is done: sample every 100 ms until the server stops."""
-        self._governing = governing
-        governing.listeners.append(self._log)
-        self._app.delivery.govern(governing)
+        self._pressure_control = pressure_control
+        pressure_control.listeners.append(self._log)
+        self._app.delivery.govern(pressure_control)
         self._sample()
 
     def _sample(self) -> None:
-        if self._governing is None or self._app.draining:
+        if self._pressure_control is None or self._app.draining:
             return
         self._app.loop.call_later(_SAMPLE_S, self._sample)
-        self._governing.tick()
+        self._pressure_control.tick()
         self._app.delivery.resume()
 
-    def _log(self, transitions: Sequence[Transition]) -> None:
+    def _log(self, transitions: Sequence[RungChange]) -> None:
         for rung, entered, pressure in transitions:
             level, on, off = _MEANS[rung]
             self._app.log.log(
@@ -76,13 +76,13 @@ def rung_meaning(rung: Rung) -> str:
     return _MEANS[rung][1]
 
 
-def pressure_samples(governing: PressureControl) -> list[Sample]:
-    governor = governing.governor
+def pressure_samples(pressure_control: PressureControl) -> list[Sample]:
+    governor = pressure_control.governor
     samples = [
         Sample("pressure", round(governor.pressure, 3)),
-        Sample("ready_topics", governing.ready_topics),
+        Sample("ready_topics", pressure_control.ready_topics),
         Sample("scheduling_latency_seconds", round(governor.latency_us / US_PER_S, 6)),
-        Sample("writes_refused", governing.writes_refused),
+        Sample("writes_refused", pressure_control.writes_refused),
     ]
     samples += [
         Sample("pressure_signal", round(part, 3), (name,)) for name, part in governor.parts.items()
@@ -91,7 +91,11 @@ def pressure_samples(governing: PressureControl) -> list[Sample]:
         Sample("pressure_rung", int(rung in governor.rungs), (rung.value,)) for rung in Rung
     ]
     samples += [
-        Sample("pressure_transitions", governing.transitions[rung, entered], (rung.value, change))
+        Sample(
+            "pressure_transitions",
+            pressure_control.transitions[rung, entered],
+            (rung.value, change),
+        )
         for rung in Rung
         for entered, change in ((True, "entered"), (False, "left"))
     ]

@@ -87,7 +87,7 @@ def _whole(app: App) -> dict[str, Any]:
         "watch_sessions": len(app.sessions),
         "tail_bytes": core.tail_bytes,
         "counters": {name: getattr(core.counters, name) for name in COUNTERS},
-        "pressure": _pressure(app.engine.governing),
+        "pressure": _pressure(app.engine.pressure_control),
         "shards": [_shard(*each) for each in shards_of(app)],
         "retention_holds": holds_seen(app),
         "gaps": gaps_seen(app),
@@ -168,8 +168,8 @@ def _of_class(durability: Durability) -> str:
     return f"topics of class {durability.value}"
 
 
-def _pressure(governing: PressureControl) -> PressureSeen:
-    governor = governing.governor
+def _pressure(pressure_control: PressureControl) -> PressureSeen:
+    governor = pressure_control.governor
     return PressureSeen(
         pressure=round(governor.pressure, 3),
         signals={name: round(part, 3) for name, part in governor.parts.items()},
@@ -177,13 +177,13 @@ def _pressure(governing: PressureControl) -> PressureSeen:
             RungSeen(
                 rung.value,
                 rung in governor.rungs,
-                governing.transitions[rung, True],
+                pressure_control.transitions[rung, True],
                 rung_meaning(rung),
             )
             for rung in Rung
         ],
-        writes_refused=governing.writes_refused,
-        ready_topics=governing.ready_topics,
+        writes_refused=pressure_control.writes_refused,
+        ready_topics=pressure_control.ready_topics,
         scheduling_latency_ms=round(governor.latency_us / US_PER_MS, 3),
     )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headwater.core.errors import NotAQueueError
+from headwater.core.results import LeaseResult
 from headwater.engine.engine import Engine
 from headwater.engine.operation import AsOwner, Operation
 from headwater.engine.queues.claims import Queues
@@ -22,7 +23,6 @@ from headwater.engine.queues.operations import (
     nack_operation,
     run_claim,
 )
-from headwater.engine.queues.results import LeaseResult
 from headwater.engine.queues.state import ClaimRequest
 from headwater.engine.topics.topic import Topic
 from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange

@@ -12,6 +12,7 @@ import msgspec
 
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
+from headwater.core.results import Tombstone
 from headwater.core.units import MIB
 from headwater.engine.operation import InFiles, Operation
 from headwater.engine.routers.operations import caught_up_operation
@@ -22,7 +23,6 @@ from headwater.engine.topics.operations import (
     long_poll_operation,
     read_as_operation,
 )
-from headwater.model.loss import Tombstone
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.json_rows import take_rendered
 from headwater.server.http.request_body import body_of

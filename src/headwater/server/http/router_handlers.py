@@ -18,7 +18,7 @@ from headwater.core.errors import (
     RouterCycleError,
     TopicExistsIncompatibleError,
 )
-from headwater.engine.routers.definitions import RouterState
+from headwater.core.results import RouterState
 from headwater.engine.routers.operations import delete_router_operation, put_router_operation
 from headwater.engine.routers.state import Router
 from headwater.model.router.definition import check_router_name

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Final
 from headwater.config.topic import Discard
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
+from headwater.core.results import Appended
 from headwater.core.units import KIB
-from headwater.engine.pending import Appended, Pending, Write
+from headwater.engine.pending import Pending, Write
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
 from headwater.format.frame import FrameFlag
 from headwater.native import compiled

@@ -10,7 +10,8 @@ import msgspec
 
 from headwater.core import limits
 from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
-from headwater.engine.pending import Appended, Pending, Write
+from headwater.core.results import Appended
+from headwater.engine.pending import Pending, Write
 from headwater.engine.topics.operations import ensure_loaded
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.frame import FrameFlag, join_data

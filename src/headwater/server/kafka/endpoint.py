@@ -69,7 +69,7 @@ class KafkaEndpoint:
         coordinator: Coordinator,
         readers: Executor,
         has_room: Callable[[], bool],
-        governing: PressureControl,
+        pressure_control: PressureControl,
         users: Users,
         shares: Shares,
     ) -> None:
@@ -80,7 +80,7 @@ class KafkaEndpoint:
         self.coordinator = coordinator
         self._readers = readers
         self._has_room = has_room
-        self._governing = governing
+        self._pressure_control = pressure_control
         self.users = users
         self.shares = shares
         """Of connections, for those who signed in: they may stay as long as they like."""
@@ -217,9 +217,9 @@ class KafkaEndpoint:
         self, partition: Partition, batch: memoryview, durability: Durability, header: BatchHeader
     ) -> Pending[Produced]:
         """Begin to write a batch that was checked. Raises while the server takes no writes."""
-        if self._governing.refuses:
+        if self._pressure_control.refuses:
             self.store.refused(partition, header)
-            raise self._governing.refuse()
+            raise self._pressure_control.refuse()
         return self.store.append(partition, batch, durability, header)
 
     def count_stored(self, produced: Produced, header: BatchHeader) -> None:

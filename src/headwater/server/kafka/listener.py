@@ -139,7 +139,7 @@ class KafkaListener:
             Coordinator(store, self._clock),
             self._readers,
             has_room,
-            engine.governing,
+            engine.pressure_control,
             self._users,
             shares,
         )

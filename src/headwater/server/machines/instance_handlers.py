@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from headwater.api.machine_requests import ApplyEvent, Sees
 from headwater.core.errors import HeadwaterError
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.event_batcher import PendingEvent
-from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.engine.machines.responses import applied
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of

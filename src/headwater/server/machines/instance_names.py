@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from headwater.engine.machines import requests
+from headwater.api import machine_requests as requests
 from headwater.engine.machines.operations import open_store
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watchers import TransitionEvent

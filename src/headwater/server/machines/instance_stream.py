@@ -10,15 +10,11 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from headwater.api.machine_requests import WatchFilter, watch_filter
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.log_reader import GapReason
-from headwater.engine.machines.watchers import (
-    TransitionEvent,
-    Watcher,
-    WatchFilter,
-    watch_filter,
-)
+from headwater.engine.machines.watchers import TransitionEvent, Watcher
 from headwater.engine.operation import AsOwner, Operation
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.topic_handlers import flag, number

@@ -12,10 +12,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from headwater.api import machine_requests as requests
+from headwater.api.machine_requests import WatchFilter
 from headwater.engine.engine import Engine
 from headwater.engine.machines import operations as engine_operations
-from headwater.engine.machines import requests, responses
-from headwater.engine.machines.watchers import WatchFilter
+from headwater.engine.machines import responses
 from headwater.engine.operation import AsOwner, Operation
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance

@@ -29,6 +29,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from headwater import __version__
+from headwater.api.machine_requests import watch_filter
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
 from headwater.disk import Disk
 from headwater.engine.machines.log_reader import GapReason
@@ -39,12 +40,7 @@ from headwater.engine.machines.positions import (
     webhook_hold_name,
 )
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.watchers import (
-    CatchUpPlan,
-    TransitionEvent,
-    Watcher,
-    watch_filter,
-)
+from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, Watcher
 from headwater.engine.maintenance.retention_holds import Hold, RetentionHolds
 from headwater.engine.parts import Part
 from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, global_offset

@@ -57,7 +57,7 @@ def collect(app: App, key: ApiKey) -> list[Sample]:
 
 def _engine_samples(engine: Engine) -> list[Sample]:
     core = engine.core
-    samples = [Sample("tail_bytes", core.tail_bytes), *pressure_samples(engine.governing)]
+    samples = [Sample("tail_bytes", core.tail_bytes), *pressure_samples(engine.pressure_control)]
     samples += [Sample(name, getattr(core.counters, name)) for name in COUNTERS]
     return samples
 

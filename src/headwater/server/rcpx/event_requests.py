@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
+from headwater.api.machine_requests import ApplyEvent, Sees
 from headwater.core.errors import HeadwaterError
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.event_batcher import PendingEvent
-from headwater.engine.machines.requests import ApplyEvent, Sees
 from headwater.engine.machines.responses import applied
 from headwater.server.machines.instance_names import full_request, own_answer
 from headwater.server.machines.operations import event_request, sees_of

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from headwater.api.machine_requests import watch_filter
 from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.log_reader import GapReason
-from headwater.engine.machines.watchers import TransitionEvent, Watcher, watch_filter
+from headwater.engine.machines.watchers import TransitionEvent, Watcher
 from headwater.engine.operation import AsOwner, Operation
 from headwater.server.access.quotas import over_limit
 from headwater.server.machines.instance_names import own_event, own_id

@@ -18,6 +18,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
+from headwater.core.results import Tombstone
 from headwater.core.units import US_PER_S
 from headwater.engine.pressure import PressureControl
 from headwater.engine.ready_set import ReadySet
@@ -31,7 +32,6 @@ from headwater.engine.topics.operations import (
 )
 from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan, TailRead
 from headwater.engine.topics.topic import Topic, Wakeup
-from headwater.model.loss import Tombstone
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.http.json_rows import take_rendered
@@ -108,17 +108,17 @@ class Delivery:
         self._prefix_watchers: set[TopicFollower] = set()
         self._wakeups: dict[str, Wakeup] = {}
         self._strong: Counter[str] = Counter()
-        self._governing: PressureControl | None = None
+        self._pressure_control: PressureControl | None = None
         self._ready: ReadySet[Topic]
         self._scheduled = False
         self._delivering = False
         self._rendered: dict[tuple[int, int, ReadOptions], Batch] = {}
         self._shared: WeakValueDictionary[tuple[Any, ...], ReadOptions] = WeakValueDictionary()
 
-    def govern(self, governing: PressureControl) -> None:
+    def govern(self, pressure_control: PressureControl) -> None:
         """Recovery is done: there will be updates."""
-        self._governing = governing
-        self._ready = governing.ready_set()
+        self._pressure_control = pressure_control
+        self._ready = pressure_control.ready_set()
 
     def add_stream(self, stream: Stream) -> None:
         self._streams.add(stream)
@@ -187,13 +187,13 @@ class Delivery:
 
     def resume(self) -> None:
         """Those who wait may be served by now: pressure went, or they have grown old."""
-        if self._governing is not None and self._ready.size and not self._scheduled:
+        if self._pressure_control is not None and self._ready.size and not self._scheduled:
             self._schedule(self._app.now_us())
 
     def _schedule(self, now_us: int) -> None:
-        assert self._governing is not None
+        assert self._pressure_control is not None
         self._scheduled = True
-        wait_us = self._governing.coalesce_us
+        wait_us = self._pressure_control.coalesce_us
         self._ready.not_before_us = now_us + wait_us
         if wait_us:
             self._app.loop.call_later(wait_us / US_PER_S, self._deliver)

@@ -17,7 +17,8 @@ from websockets.http11 import Request
 from websockets.server import ServerProtocol
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError, OverloadedError
-from headwater.engine.pending import Appended, Pending
+from headwater.core.results import Appended
+from headwater.engine.pending import Pending
 from headwater.engine.topics.operations import diff_request, ensure_loaded
 from headwater.engine.topics.topic import Topic
 from headwater.model.match import parse_match

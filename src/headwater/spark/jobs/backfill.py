@@ -1,6 +1,6 @@
 """The job `backfill`: rows from files or tables become records of a topic.
 
-First everything is looked at: a row that cannot be a record ends the job before anything is
+First every row is inspected: a row that cannot be a record ends the job before anything is
 written. Then the sink writes, exactly once: the write is named after what was found (the topic,
 the files, a checksum over all rows), so the same backfill run again finishes what was interrupted
 and writes nothing twice. Or the rows go straight into segments of a new topic, see `straight`.
@@ -66,14 +66,14 @@ def run(
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> BackfillReport:
-    """Look at everything, then write it. With one row that does not fit, nothing is written."""
+    """Inspect every row, then write them. With one row that does not fit, nothing is written."""
     progress = progress or NoProgress()
     clock = clock or SystemClock()
     started_us = clock.monotonic_us()
     topic = options.topic()
-    _check_place(options)
+    _check_target(options)
     rows = read_origin(spark, options.origin)
-    progress.say("looking at every row")
+    progress.say("inspecting every row")
     with tasks_shown(spark, progress):
         inspection = inspect_rows(rows)
     write_id = "" if options.straight else options.write_id or _name_of(options, inspection)
@@ -97,7 +97,7 @@ def run(
     )
 
 
-def _check_place(options: BackfillOptions) -> None:
+def _check_target(options: BackfillOptions) -> None:
     if options.straight and options.place.path is None:
         raise RequestError("segments are written into a stopped data directory: name it with path")
     if options.straight and not PurePath(options.place.path or "").is_absolute():
@@ -146,7 +146,7 @@ def for_the_sink(rows: DataFrame, options: BackfillOptions) -> DataFrame:
 
 
 def _ordered(rows: DataFrame, options: BackfillOptions) -> DataFrame:
-    """Rows in the order that was asked for, partition by partition."""
+    """Rows in the order the options name, partition by partition."""
     from pyspark.sql import functions as f
 
     if not options.order_by and not options.in_order:

@@ -1,6 +1,6 @@
 """`checkpoint`: log files into the segments of a new data directory, in bulk.
 
-Each log file is looked at by itself, each topic is replayed by itself, each segment is written by
+Each log file is scanned by itself, each topic is replayed by itself, each segment is written by
 itself; what goes from step to step is where records lie, never a payload. The bytes are those that
 the engine's own checkpoint writes for the same log with the same segment settings. The snapshot is
 written last: with it the result is a data directory that Headwater opens and the source reads.
@@ -43,7 +43,8 @@ BYTES_PER_MB = 1_000_000
 
 class CheckpointOptions(msgspec.Struct, frozen=True, kw_only=True):
     path: str
-    """A data directory that nobody uses, a directory of log files, or one that holds several."""
+    """A data directory that no process uses, a directory of log files, or one that holds
+    several."""
     output: str
     """A directory that is empty, or that an earlier run of the same job left."""
     cold: str | None = None
@@ -111,7 +112,7 @@ def checkpoint(
     options: CheckpointOptions,
     progress: Progress | None = None,
 ) -> CheckpointReport:
-    """The same with whoever does the work."""
+    """The same with any workers."""
     say = (progress or NoProgress()).say
     source, output = PurePath(options.path), PurePath(options.output)
     began_us = clock.monotonic_us()

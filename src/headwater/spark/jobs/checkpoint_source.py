@@ -1,7 +1,7 @@
 """What there is to checkpoint: the logs at a place, which of their files count, and the topics.
 
 A data directory goes on from its snapshot and segments, as a start of the engine does. Log files
-without one, or copies of logs taken at several times, must tell everything themselves: they have
+without one, or copies of logs taken at several times, must hold everything themselves: they have
 to begin with the first frame.
 """
 
@@ -32,7 +32,7 @@ from headwater.spark.jobs.log_scan import Noted, ScanResult, read_log
 
 @dataclass(slots=True)
 class LogsRead:
-    """The logs of all places, looked at."""
+    """The logs of all directories, scanned."""
 
     catalog: Catalog
     snapshot: Snapshot | None
@@ -59,7 +59,7 @@ class LogsRead:
 
 
 def read_logs(disk: Disk, logs: Sequence[LogDirectory], workers: Workers, now_ms: int) -> LogsRead:
-    """Look at every log file. Refuses what a start of the engine would refuse."""
+    """Scan every log file. Refuses what a start of the engine would refuse."""
     data = logs[0].data if len(logs) == 1 else None
     snapshot = None if data is None else load_snapshot(disk, data, [])
     reader = _Reader(disk, workers, covered_by(data, snapshot), data is None, now_ms)
@@ -106,7 +106,7 @@ class _LogFile:
     """Of the log directory it is in."""
     log_id: int | None
     scan: FileScan
-    piece: FileSurvey | None
+    survey: FileSurvey | None
     """None where losses were agreed to: there the chain has holes."""
 
 
@@ -134,8 +134,8 @@ class _Reader:
         for shard in log.report.shards:
             label = self._labels[shard.directory]
             for scan in shard.files:
-                piece = None if shard.repairs.skips else log.files[scan.path].piece
-                self.files.append(_LogFile(label, shard.chain.log_id, scan, piece))
+                survey = None if shard.repairs.skips else log.files[scan.path].survey
+                self.files.append(_LogFile(label, shard.chain.log_id, scan, survey))
         self.results += log.files.values()
         notes = log.notes()
         self._refuse_strangers(log_directory, log.report.shards, notes)
@@ -198,9 +198,9 @@ class _Reader:
 
 def _check_join(one: _LogFile, other: _LogFile) -> None:
     """Two files of one log, maybe from different places: the second must go on from the first."""
-    if one.piece is None or other.piece is None:
+    if one.survey is None or other.survey is None:
         return
-    chain, first = one.piece.chain, other.piece.first
+    chain, first = one.survey.chain, other.survey.first
     if first is None or first.frame != chain.next_frame or first.chain != chain.chain:
         raise DamageError(
             f"frames {chain.next_frame} to {other.scan.number - 1} are in no file: "

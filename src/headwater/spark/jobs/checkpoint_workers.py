@@ -36,9 +36,9 @@ Chosen = Mapping[tuple[int, int], int]
 
 @dataclass(frozen=True, slots=True)
 class Scanned:
-    """What a look at one file tells; its rows stay where they are."""
+    """What the scan of one file gives; its rows stay where they are."""
 
-    piece: FileSurvey
+    survey: FileSurvey
     notes: list[tuple[Order, dict[int, TopicNotes]]]
     ends_in_zeros: bool
     routing: bool
@@ -46,7 +46,7 @@ class Scanned:
 
     @classmethod
     def of(cls, file: ScannedFile) -> Scanned:
-        return cls(file.piece, file.notes, file.ends_in_zeros, file.routing, file.router_marks)
+        return cls(file.survey, file.notes, file.ends_in_zeros, file.routing, file.router_marks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class Planned:
 
 class Workers(Protocol):
     def scan(self, jobs: Sequence[FileJob]) -> list[Scanned]:
-        """Look at files. May be called several times; the rows of all of them are kept."""
+        """Scan files. May be called several times; the rows of all of them are kept."""
 
     def plan(self, tasks: Sequence[TopicTask], chosen: Chosen) -> list[Planned]:
         """Plan topics from the rows of the files that were chosen."""
@@ -141,7 +141,7 @@ def _plan(
     topic: tuple[int, tuple[ResultIterable[TopicTask], ResultIterable[TopicRows]]],
 ) -> Iterator[TopicPlan]:
     _, (tasks, rows) = topic
-    for task in tasks:  # none for a topic that is gone, or was not asked for
+    for task in tasks:  # none for a topic that is gone, or was not chosen
         yield plan_topic(PosixDisk(), task, list(rows))
 
 

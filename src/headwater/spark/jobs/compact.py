@@ -2,8 +2,8 @@
 
 A record that is deleted after its segment went cold stays in the cold store until the segment is
 rewritten. A running owner does that one segment at a time; this job does it for a directory that
-nobody uses, all at once, and takes the owner's lock meanwhile: what is rewritten moves, and an
-owner knows places by heart. What readers see does not change.
+no process uses, all at once, and takes the owner's lock meanwhile: what is rewritten moves, and an
+owner keeps positions in memory. What readers see does not change.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _DEFAULT_RATIO = SegmentSettings().rewrite_dead_ratio
 
 class CompactOptions(msgspec.Struct, frozen=True, kw_only=True):
     path: str
-    """A data directory that nobody uses."""
+    """A data directory that no process uses."""
     cold: str
     """Its cold tier: a directory or the URL of an object store."""
     topics: tuple[str, ...] = ()
@@ -95,13 +95,13 @@ def compact(
     options: CompactOptions,
     progress: Progress | None = None,
 ) -> CompactReport:
-    """The same with whoever does the work."""
+    """The same with any way to map a function over items."""
     say = (progress or NoProgress()).say
     directory = PurePath(options.path)
     began_us = clock.monotonic_us()
     _check(disk, directory, options)
     with owned(disk, [directory], writing=True):
-        say("looking for cold segments")
+        say("listing cold segments")
         topics = _topics(disk, directory, options, map_all)
         segments_by_topic = map_all(partial(find_cold_segments, disk), topics)
         tasks: list[ColdSegment] = [task for of_topic in segments_by_topic for task in of_topic]

@@ -35,7 +35,7 @@ from headwater.store.segment import Segment, Tier
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory, finish_interrupted
 from headwater.store.topic_files import TopicFiles
 
-SEE: str = "`headwater pipeline verify` tells more"
+SEE: str = "`headwater pipeline verify` reports more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def find_cold_segments(disk: Disk, topic: ColdTopic) -> list[ColdSegment]:
 
 
 def compact_segment(disk: Disk, task: ColdSegment) -> Compacted:
-    """Rewrite the segment if that is worth it. Damage is left as it is, and told."""
+    """Rewrite the segment if that is worth it. Damage is left as it is, and reported."""
     topic, first_seq = task.topic, task.first_seq
     settings = SegmentSettings(rewrite_dead_ratio=topic.dead_ratio)
     store = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
@@ -118,7 +118,7 @@ def compact_segment(disk: Disk, task: ColdSegment) -> Compacted:
 
 
 def _rewrite(disk: Disk, files: TopicFiles, segment: Segment, entries: Entries) -> Segment:
-    """Into the hot directory. The cold copy stays: it tells where the segment belongs."""
+    """Into the hot directory. The cold copy stays: its name says where the segment belongs."""
     whole = files.read(segment, segment.first_seq, segment.end_seq, entries)
     data, compacted = rewrite.compact(segment, entries, whole)
     directory = TopicDirectory(disk, files.directory)
@@ -133,7 +133,7 @@ def _refused(task: ColdSegment, reason: str) -> Compacted:
 
 
 def _segment(disk: Disk, directory: PurePath, first_seq: int) -> Segment:
-    """A sealed segment as its files tell; StorageError when they do not agree."""
+    """A sealed segment as its files have it; StorageError when they do not agree."""
     topic = TopicDirectory(disk, directory)
     pointer = topic.path_of(first_seq, SegmentFile.COLD)
     with file_work(directory):
@@ -152,7 +152,7 @@ def _segment(disk: Disk, directory: PurePath, first_seq: int) -> Segment:
             is_sound = not len(bad_entries(entries, first_seq, salt_of(identity)))
             data_bytes = head.size if head.size == end_of(entries) and is_sound else None
     if data_bytes is None or not len(entries) or len(contents) % ENTRY_BYTES:
-        raise StorageError("the index does not tell where it ends", path=path, advice=SEE)
+        raise StorageError("the index does not say where it ends", path=path, advice=SEE)
     tier = Tier.COLD if is_cold else Tier.HOT
     created_ms = int(entries["ts"][0])
     return Segment(first_seq, len(entries), data_bytes, True, created_ms, tier, identity)

@@ -1,7 +1,7 @@
-"""One look at a whole data directory, its pieces looked at anywhere: logs, topics, segments.
+"""One scan of a whole data directory, file by file on any worker: logs, topics, segments.
 
-What is expected of a topic's segments is told by the snapshot and the log; where the log cannot be
-believed, segments are only held against themselves.
+The snapshot and the log say what a topic's segments must hold; where the log cannot be trusted,
+segments are only checked for themselves.
 """
 
 from __future__ import annotations
@@ -161,12 +161,12 @@ def _strange_names(disk: Disk, directory: PurePath) -> Iterator[VerifyFault]:
 
 
 def _bytes_behind(log: LogRead) -> Iterator[VerifyFault]:
-    """Of an earlier file nobody reads what is behind its end; but nobody changes it either."""
+    """Of an earlier file no reader uses what is behind its end; but no writer changes it either."""
     for shard in log.report.shards:
         for scan in shard.files[:-1]:
             result = log.files.get(scan.path)
             if result is not None and not result.ends_in_zeros and not scan.abandoned:
-                what = "bytes behind the last group of the file; nobody reads them"
+                what = "bytes behind the last group of the file; no reader uses them"
                 yield VerifyFault(scan.path, scan.end, what, False, FaultKind.BEYOND)
             if scan.groups and scan.length < scan.file_bytes:
                 what = f"shorter than the {scan.file_bytes} bytes it was made with; nothing is lost"
@@ -311,7 +311,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentCheck:
         if not disk.exists(pointer) or disk.exists(index):
             return scan
         if topic.cold is None:
-            what = "its frames were not looked at: the cold tier was not named"
+            what = "its frames were not checked: the cold tier was not named"
             scan.faults.append(VerifyFault(pointer, None, what, True, FaultKind.COLD))
             return scan
         store = open_cold_tier(disk, topic.cold).topic(topic.topic_id)

@@ -1,4 +1,4 @@
-"""What every pipeline job shares: where the data is, how it tells its progress, what it reports.
+"""What every pipeline job shares: where the data is, how it shows its progress, what it reports.
 
 A job is a module with a frozen struct of options, a frozen struct of findings (a `Report`) and a
 plain function `run(spark, options, progress=None)`. It prints nothing and exits nowhere: the
@@ -16,20 +16,20 @@ from headwater.core.errors import RequestError, StorageError
 
 
 class Progress(Protocol):
-    """Somebody who watches. May be called from any thread, and as often as it suits."""
+    """What shows the progress of a job. May be called from any thread, and as often as it suits."""
 
     def total(self, count: int) -> None:
-        """So many steps there are in all, as far as is known by now."""
+        """So many units there are in all, as far as is known by now."""
 
     def advance(self, count: int) -> None:
-        """So many more steps are done."""
+        """So many more units are done."""
 
     def say(self, text: str) -> None:
         """What is being done now, in a few words."""
 
 
 class NoProgress:
-    """Nobody watches."""
+    """Shows nothing."""
 
     def total(self, count: int) -> None: ...
 

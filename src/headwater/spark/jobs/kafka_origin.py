@@ -1,6 +1,6 @@
 """A Kafka topic as an origin of a backfill: `kafka://host:port/topic`.
 
-The driver asks once where each partition begins and ends; tasks read those ranges with librdkafka,
+The driver reads once where each partition begins and ends; tasks read those ranges with librdkafka,
 so the rows are the same however often they are read. A record of Kafka becomes what it would be
 through Headwater's own Kafka port. No connector for the JVM is needed.
 """
@@ -121,7 +121,7 @@ def plan_kafka_origin(origin: KafkaOrigin) -> list[KafkaRange]:
 
 
 def kafka_rows(spark: SparkSession, location: str) -> DataFrame:
-    """The rows of a backfill. Nothing is read before somebody asks for them."""
+    """The rows of a backfill. Nothing is read before a task reads a range."""
     ranges = [
         (msgspec.json.encode(each).decode(),)
         for each in plan_kafka_origin(parse_kafka_origin(location))

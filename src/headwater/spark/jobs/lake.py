@@ -52,7 +52,7 @@ class LakeOptions(msgspec.Struct, frozen=True, kw_only=True):
     partition_by: tuple[str, ...] = ()
     """Columns, or `date` for the day of ts."""
     every_s: float | None = None
-    """Look for news so often; None: once, up to what is there at the start."""
+    """Poll for new records so often; None: once, up to what is there at the start."""
     app_id: str | None = None
     records_per_batch: int | None = None
     starting_seq: str | None = None
@@ -182,7 +182,7 @@ def _wait(query: StreamingQuery, stop: threading.Event | None) -> None:
             if stop is not None and stop.is_set():
                 return
     except StreamingQueryException:
-        return  # told by the caller, who knows better words
+        return  # the caller reports it in better words
 
 
 def _lag(query: StreamingQuery) -> int:

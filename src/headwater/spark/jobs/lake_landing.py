@@ -122,7 +122,7 @@ class Lander:
     checkpoint: str = ""
     totals: Landings = field(default_factory=Landings)
     error: BaseException | None = None
-    """What went wrong here, as it was before Spark told it in its own words."""
+    """What went wrong here, as it was before Spark put it into its own words."""
     _columns: pa.Schema | None = None
 
     def land(self, rows: DataFrame, batch_id: int) -> None:
@@ -208,7 +208,7 @@ def _is_there(landed: Landed | None, batch: int) -> bool:
 
 
 def write_files(rows: DataFrame, task: LandTask) -> dict[Kind, list[WrittenFile]]:
-    """Run the tasks and gather what they wrote."""
+    """Run the tasks and collect what they wrote."""
     files_by_kind: dict[Kind, list[WrittenFile]] = {}
     for row in rows.mapInArrow(task, WRITTEN_DDL).collect():
         partition: dict[str, str | None] = msgspec.json.decode(row["partition"])

@@ -119,7 +119,7 @@ def _finished(spark: SparkSession, options: LakeOptions, main: Table, dead: Tabl
 
 
 def _parsed(letters: DataFrame, options: LakeOptions, shape: Shape) -> DataFrame:
-    """Letters as the source gives records: with the fields asked for, and what is wrong."""
+    """Letters as the source gives records: with the fields of the options, and what is wrong."""
     from pyspark.sql.types import StringType, StructField, StructType
 
     from headwater.spark.source.ddl import parse_ddl

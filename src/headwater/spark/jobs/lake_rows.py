@@ -1,7 +1,7 @@
 """What executors do for the job `lake`: judge rows, and write files for three tables.
 
 A row is a record that fits the table, a record that does not, or a gap in a topic. One pass over
-the columns of a batch decides; only what does not fit is looked at one by one, for its cause.
+the columns of a batch decides; only what does not fit is parsed one by one, for its cause.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class Judge:
 def fitted(column: Any, field: pa.Field) -> tuple[Any, Any]:
     """A column as the table has it, and for each value that cannot be it, why.
 
-    The table's type may be narrower than the one that was asked for, where the format could not
+    The table's type may be narrower than the one in the options, where the format could not
     widen it. A value fits when it comes back unchanged.
     """
     if column.type == field.type:

@@ -1,6 +1,6 @@
 """Where log files are: a data directory, a log directory alone, or an archive of several of them.
 
-A data directory that somebody may own is locked while a job reads it. The copies in an archive may
+A data directory that may have an owner is locked while a job reads it. The copies in an archive may
 overlap: of the same file of the same log the one that reaches furthest is taken.
 """
 
@@ -32,7 +32,7 @@ class LogDirectory:
 
 
 def find_logs(disk: Disk, path: PurePath) -> list[LogDirectory]:
-    """The logs at a place, or an error that says what may be there."""
+    """The logs at a path, or an error that says what may be there."""
     try:
         if not disk.is_directory(path):
             raise RequestError(f"there is no directory {path}; check the path")
@@ -73,7 +73,7 @@ def _is_log_name(name: str) -> bool:
 
 @contextlib.contextmanager
 def owned(disk: Disk, directories: list[PurePath], *, writing: bool = False) -> Iterator[None]:
-    """Nobody else owns these data directories while the block runs.
+    """No other process owns these data directories while the block runs.
 
     For a reader, one without a lock file was never owned, and one that cannot be written to has no
     owner.

@@ -1,9 +1,9 @@
-"""One log file as a piece of work: looked at, noted, and cut into the rows of each topic.
+"""One log file as one item of work: surveyed, noted, and cut into the rows of each topic.
 
 What a file says of a topic is one `TopicRows` for each run that wrote into it: where its records
-lie, as columns, and the control frames between them. Payloads are never copied: whoever needs one
-maps the file. A stretch has an order, and taking stretches by it gives every topic its own order
-back, over files, shards and restarts, as a replay does.
+lie, as columns, and the control frames between them. Payloads are never copied: a task that needs
+one maps the file. A stretch has an order, and taking stretches by it gives every topic its own
+order back, over files, shards and restarts, as a replay does.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _OF_TOPICS: Final = numpy.isin(
 )
 
 
-# Routers at work: copies they made are in no log, so that a log with these tells not everything.
+# Routers at work: copies they made are in no log, so that a log with these does not say everything.
 _ROUTING: Final = numpy.isin(
     numpy.arange(256),
     [
@@ -90,12 +90,25 @@ class TopicRows:
     topic_id: int
     order: Order
     path: str
-    offset: NDArray[numpy.int64]
-    size: NDArray[numpy.int64]
-    seq: NDArray[numpy.int64]
+    offsets: NDArray[numpy.int64]
+    sizes: NDArray[numpy.int64]
+    seqs: NDArray[numpy.int64]
     ts: NDArray[numpy.uint64]
     flags: NDArray[numpy.uint8]
     controls: list[Control] = field(default_factory=list)
+
+    def part(self, start: int, end: int) -> TopicRows:
+        """Some of the records, without what stands between them."""
+        return TopicRows(
+            self.topic_id,
+            self.order,
+            self.path,
+            self.offsets[start:end],
+            self.sizes[start:end],
+            self.seqs[start:end],
+            self.ts[start:end],
+            self.flags[start:end],
+        )
 
 
 class Covered(NamedTuple):
@@ -138,12 +151,12 @@ class FileJob:
     now_ms: int = 0
     """Keys that expired before are left out."""
     given: GivenGroups | None = None
-    """Groups that were found by reading in order; None: look for them."""
+    """Groups known from reading in order; None: scan for them."""
 
 
 @dataclass(slots=True)
 class ScannedFile:
-    piece: FileSurvey
+    survey: FileSurvey
     notes: list[tuple[Order, dict[int, TopicNotes]]] = field(default_factory=list)
     rows: list[TopicRows] = field(default_factory=list)
     ends_in_zeros: bool = True
@@ -155,14 +168,14 @@ class ScannedFile:
 
 
 def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
-    """Look at one file. What is wrong with it is in the piece, for those who judge it."""
+    """Survey one file. What is wrong with it is in the survey, for the caller to judge."""
     path = job.task.file.path
     buffer = read_log_file(disk, path)
     if job.given is None:
-        piece, table = survey_file(buffer, job.task)
+        survey, table = survey_file(buffer, job.task)
     else:
-        piece, table = _given(buffer, job.task, job.given)
-    scanned = ScannedFile(piece, ends_in_zeros=is_zero(buffer[piece.scan.end :]))
+        survey, table = _given(buffer, job.task, job.given)
+    scanned = ScannedFile(survey, ends_in_zeros=is_zero(buffer[survey.scan.end :]))
     try:
         if table is not None and len(table):
             _cut(scanned, table, buffer, job)
@@ -170,7 +183,7 @@ def scan_log_file(disk: Disk, job: FileJob) -> ScannedFile:
         raise NewerFormatError(error.reason, path=path, offset=error.offset) from error
     except FormatError as error:
         raise DamageError(error.reason, path=path, offset=error.offset) from error
-    piece.scan.spans = array("Q")  # of use here only, and large
+    survey.scan.spans = array("Q")  # of use here only, and large
     return scanned
 
 
@@ -180,9 +193,9 @@ def _given(
     scan = FileScan(task.file.path, task.file.number, end=given.end, length=len(buffer))
     scan.spans.frombytes(given.spans)
     groups = list(zip(scan.spans[0::4], scan.spans[1::4], strict=True))
-    piece = FileSurvey(scan, None)
-    piece.chain.log_id = task.log_id
-    return piece, read_table(buffer, groups)
+    survey = FileSurvey(scan, None)
+    survey.chain.log_id = task.log_id
+    return survey, read_table(buffer, groups)
 
 
 class _Stretch(NamedTuple):
@@ -199,11 +212,11 @@ Marks = dict[tuple[int, int], list[tuple[int, CheckpointEntry]]]
 
 def _cut(scanned: ScannedFile, table: FrameTable, buffer: memoryview, job: FileJob) -> None:
     """Into one stretch for each topic and run."""
-    spans = numpy.array(scanned.piece.scan.spans, numpy.uint64).reshape(-1, 4).astype(numpy.int64)
+    spans = numpy.array(scanned.survey.scan.spans, numpy.uint64).reshape(-1, 4).astype(numpy.int64)
     counts = numpy.diff(table.first_rows)
     runs = numpy.repeat(spans[:, 2], counts)
     numbers = numpy.repeat(spans[:, 3] + 1 - table.first_rows[:-1], counts)
-    covered = _covered(job, scanned.piece.chain.log_id)
+    covered = _covered(job, scanned.survey.chain.log_id)
     wanted = numpy.flatnonzero(numbers + numpy.arange(len(table)) > covered)
     _note_routers(scanned, table, buffer, wanted)
     marks = _marks(table, buffer, runs, wanted)

@@ -1,4 +1,4 @@
-"""All files of one log directory, looked at and noted by whoever does the work."""
+"""All files of one log directory, surveyed and noted by the workers of a job."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ Noted = tuple[Order, dict[int, TopicNotes]]
 
 
 class ScanResult(Protocol):
-    """What a look at one file tells."""
+    """What the scan of one file gives."""
 
     @property
-    def piece(self) -> FileSurvey: ...
+    def survey(self) -> FileSurvey: ...
 
     @property
     def notes(self) -> list[Noted]: ...
@@ -49,11 +49,11 @@ class LogRead:
 
     @property
     def changed(self) -> PurePath | None:
-        """A file that was not the same when it was looked at again, and yet is no damage."""
+        """A file that was not the same when it was read again, and yet is not damaged."""
         for shard in self.report.shards:
             for scan in shard.files:
                 result = self.files.get(scan.path)
-                if not shard.repairs.skips and (result is None or result.piece.scan is not scan):
+                if not shard.repairs.skips and (result is None or result.survey.scan is not scan):
                     return scan.path
         return None
 
@@ -64,15 +64,15 @@ class LogRead:
 def read_log(
     disk: Disk, wal_directory: PurePath, job: MakeJob, scan: Scan, *, deep: bool = False
 ) -> LogRead:
-    """Look at every file by itself. Whether the log is to be believed is for the caller to see."""
+    """Scan every file by itself. The caller decides whether to trust the log."""
     files: dict[PurePath, ScanResult] = {}
 
-    def look(tasks: Sequence[FileSurveyTask]) -> list[FileSurvey]:
+    def survey(tasks: Sequence[FileSurveyTask]) -> list[FileSurvey]:
         results = scan([job(task, None) for task in tasks])
         files.update(zip((task.file.path for task in tasks), results, strict=True))
-        return [each.piece for each in results]
+        return [each.survey for each in results]
 
-    report = survey_in_parallel(disk, wal_directory, look, deep=deep)
+    report = survey_in_parallel(disk, wal_directory, survey, deep=deep)
     for shard in report.shards:
         if shard.repairs.skips and not report.refusals:
             jobs = [job(task, given) for task, given in _as_read(shard)]

@@ -1,7 +1,7 @@
 """Instances of a replay beside those of a store that has them in memory: every difference.
 
-The live state is asked before the log is read to its end, so the log is never behind it. What the
-log has changed since is no difference.
+The job reads the live state before it reads the log to its end, so the log is never behind it. What
+the log has changed since is no difference.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Checked(msgspec.Struct, frozen=True):
     compared: int = 0
     changed_since: int = 0
     differences: int = 0
-    told: tuple[Difference, ...] = ()
+    listed: tuple[Difference, ...] = ()
 
 
 class LiveInstance(NamedTuple):
@@ -112,21 +112,21 @@ def check_against(spark: SparkSession, instances: DataFrame, live: LiveState) ->
     joined = instances.join(there, instances.instance_id == there.id, "full_outer")
     rows = joined.mapInArrow(partial(_compare, live.end), COMPARED_DDL).collect()
     totals = dict.fromkeys(_COUNTS, 0)
-    told: list[Difference] = []
+    listed: list[Difference] = []
     for row in rows:
         if row.instance_id is None:
             totals[row.what] += row.count_
         else:
-            told.append(Difference(row.instance_id, row.what))
-    told.sort(key=lambda each: each.instance_id)
+            listed.append(Difference(row.instance_id, row.what))
+    listed.sort(key=lambda each: each.instance_id)
     compared, changed, differences = (totals[name] for name in _COUNTS)
-    return Checked(compared, changed, differences, tuple(told[:LISTED_MAX]))
+    return Checked(compared, changed, differences, tuple(listed[:LISTED_MAX]))
 
 
 def _compare(end: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """In a task: how many, and what is not alike."""
     compared = changed = 0
-    told: list[tuple[str | None, str, int]] = []
+    listed: list[tuple[str | None, str, int]] = []
     differences = 0
     for batch in batches:
         for row in batch.to_pylist():
@@ -135,11 +135,11 @@ def _compare(end: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
             changed += what is None
             if what:
                 differences += 1
-                if len(told) < LISTED_MAX:
-                    told.append((row["instance_id"] or row["id"], what, 0))
+                if len(listed) < LISTED_MAX:
+                    listed.append((row["instance_id"] or row["id"], what, 0))
     counts = zip(_COUNTS, (compared, changed, differences), strict=True)
-    told += [(None, name, count) for name, count in counts]
-    columns = list(zip(*told, strict=True))
+    listed += [(None, name, count) for name, count in counts]
+    columns = list(zip(*listed, strict=True))
     yield pa.RecordBatch.from_arrays(
         [pa.array(column, field.type) for column, field in zip(columns, _COMPARED, strict=True)],
         schema=_COMPARED,
@@ -147,7 +147,8 @@ def _compare(end: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 def difference(row: Mapping[str, Any], end: int) -> str | None:
-    """What is not alike; empty when all is; None when it was changed since it was asked."""
+    """What is not alike; empty when all is; None when it was changed since the live state was
+    read."""
     if row["instance_id"] is None:
         return f"live in state {row['live_state']!r}, and the log does not know it"
     if row["id"] is None:

@@ -1,7 +1,7 @@
 """The machines' log as rows for Spark: which files count, up to where, and what is in them.
 
-Everything is verified first. Damage ends the job with file and offset: of a damaged log nobody
-can say what an instance was. A torn tail, which nobody was promised, is left out.
+Everything is verified first. Damage ends the job with file and offset: a damaged log
+does not say what an instance was. A torn tail, which was never acknowledged, is left out.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def view_machine_log(
     until: int | None = None,
     at_ms: int | None = None,
 ) -> MachineLogView:
-    """What tells the instances as they were after the entry at `until`, and not after `at_ms`."""
+    """What gives the instances as they were after the entry at `until`, and not after `at_ms`."""
     directory_of_log = directory / MACHINES_DIRECTORY
     if not disk.is_directory(directory_of_log):
         raise RequestError(f"{directory} has no machines: there is no {MACHINES_DIRECTORY}/ in it")
@@ -147,7 +147,7 @@ def _scan_log(
         faults = machine_faults(plan, scans)
         if not any(fault.kind is FaultKind.CHANGED for fault in faults):
             return plan, scans, faults
-    raise UnavailableError(f"{directory_of_log} changes faster than it can be looked at; try again")
+    raise UnavailableError(f"{directory_of_log} changes faster than it can be scanned; try again")
 
 
 def _end(plan: MachineSurvey, scans: Sequence[MachineScan], faults: Sequence[VerifyFault]) -> int:
@@ -169,13 +169,13 @@ def _end(plan: MachineSurvey, scans: Sequence[MachineScan], faults: Sequence[Ver
 
 
 def _ms_after(timestamp: str) -> int:
-    """A snapshot tells its second: it has nothing that is younger than the end of it."""
+    """A snapshot names its second: it has nothing that is younger than the end of it."""
     moment = datetime.datetime.fromisoformat(timestamp)
     return int(moment.timestamp()) * MS_PER_S + MS_PER_S - 1
 
 
 def read_splits(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For mapInArrow: pieces as JSON become rows."""
+    """For mapInArrow: splits as JSON become rows."""
     for batch in batches:
         for text in batch.column(0).to_pylist():
             yield from in_batches(
@@ -215,7 +215,7 @@ def split_rows(disk: Disk, split: MachineSplit) -> Iterator[tuple[str, int, int,
     while contents.startswith(MAGIC_BYTES, at) and global_offset(split.segment, at) < split.end:
         try:
             entry = decode_entry(contents, at, size)
-        except FormatError as error:  # changed since it was looked at
+        except FormatError as error:  # changed since it was scanned
             raise DamageError(error.reason, path=split.path, offset=at) from error
         if entry.kind in _ABOUT_INSTANCES:
             about = _about(entry.payload)

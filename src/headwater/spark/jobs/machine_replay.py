@@ -2,7 +2,7 @@
 
 Entries are shuffled by instance, put in the order of the log, and folded with the rules a start
 uses, so the result is what the store would have. With a live state to compare with, every
-difference is told; what changed while it was asked for is counted, not held against anybody.
+difference is reported; what changed meanwhile is counted and is no difference.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ class ReplayReport(Report, frozen=True, kw_only=True):
     compared: int = 0
     changed_since: int = 0
     differences: int = 0
-    """All of them; at most a thousand are told one by one."""
-    told: tuple[Difference, ...] = ()
+    """All of them; at most a thousand are listed one by one."""
+    listed: tuple[Difference, ...] = msgspec.field(default=(), name="told")
     seconds: float
 
 
@@ -121,7 +121,7 @@ def run(
     began_us = clock.monotonic_us()
     _check(options, live)
     say = (progress or NoProgress()).say
-    say("looking at the log")
+    say("scanning the log")
     with tasks_shown(spark, progress):
         view = view_machine_log(
             PosixDisk(),
@@ -157,7 +157,7 @@ def run(
         compared=checked.compared,
         changed_since=checked.changed_since,
         differences=checked.differences,
-        told=checked.told,
+        listed=checked.listed,
         seconds=round((clock.monotonic_us() - began_us) / US_PER_S, 3),
     )
 

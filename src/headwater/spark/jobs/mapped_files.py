@@ -15,7 +15,7 @@ class MappedFiles:
         self._views: dict[str, memoryview] = {}
 
     def view(self, path: str) -> memoryview:
-        """The whole file. Whoever looks at it must know that nobody shortens it meanwhile."""
+        """The whole file. The caller must know that no process shortens it meanwhile."""
         view = self._views.get(path)
         if view is None:
             file_path = PurePath(path)

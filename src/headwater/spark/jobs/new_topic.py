@@ -11,7 +11,7 @@ of others is touched here: a snapshot is written that says the same, and the new
 4. two snapshots with the topic. The first makes it a topic; with the second, the newest and the
    one before both know it, so that it outlives an unreadable one like any other topic (I7).
 
-A crash before step 4 leaves a directory nobody looks into, and no topic.
+A crash before step 4 leaves a directory that no process opens, and no topic.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ import msgspec
 from headwater.config.topic import TopicSettings, check_topic_name
 from headwater.core.errors import DamageError, RequestError, TopicExistsIncompatibleError
 from headwater.disk import Disk, replace_file, sync_names
-from headwater.format.frame import Frame
 from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.segment import ENTRY_BYTES, SegmentPart, topic_directory_name
 from headwater.format.snapshot import (
@@ -36,10 +35,11 @@ from headwater.format.snapshot import (
     encode_snapshot,
     snapshot_name,
 )
-from headwater.recovery.catalog import Catalog, TopicNotes
+from headwater.recovery.catalog import Catalog
+from headwater.recovery.history.topics import TABLE_FRAMES
 from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.replay import replay
-from headwater.recovery.rows import replay_rows
+from headwater.recovery.rows import replay_controls
 from headwater.recovery.snapshots import covered_frames, load_snapshot
 from headwater.recovery.survey import access_error
 from headwater.store.segment_stores import LocalSegmentStore
@@ -64,7 +64,8 @@ class SegmentDone:
 
 @contextmanager
 def stopped(disk: Disk, directory: PurePath) -> Iterator[None]:
-    """The directory is ours while the block runs; DirectoryInUseError when it is somebody's."""
+    """The directory is ours while the block runs; DirectoryInUseError when another process owns
+    it."""
     try:
         if not disk.is_directory(directory / WAL_DIRECTORY):
             raise RequestError(
@@ -151,11 +152,9 @@ def _known(disk: Disk, directory: PurePath) -> tuple[Snapshot, Catalog]:
     snapshot = load_snapshot(disk, directory, [])
     covered = {} if snapshot is None else covered_frames(directory, snapshot, report.shards)
     catalog = Catalog(snapshot)
-    for row in replay_rows(replay(disk, report.shards, covered), covered, records=False):
-        if isinstance(row, Frame):
-            notes = TopicNotes()
-            notes.take(row)
-            catalog.take({row.topic_id: notes})
+    for _, frames in replay_controls(replay(disk, report.shards, covered), covered, TABLE_FRAMES):
+        for frame in frames:
+            catalog.note(frame)
     return snapshot or Snapshot(0, 1, (), (), {}), catalog
 
 
@@ -172,7 +171,7 @@ def _check(disk: Disk, new: NewTopic, segments: Sequence[SegmentDone]) -> None:
             raise DamageError("a segment is not as long as it was written", path=path)
         expected += segment.records
     if list(store.list()) != [segment.first_seq for segment in segments]:
-        raise DamageError("there are segments that nobody wrote", path=new.segments)
+        raise DamageError("there are segments that no task wrote", path=new.segments)
 
 
 def _store(disk: Disk, directory: PurePath, snapshot: Snapshot) -> None:

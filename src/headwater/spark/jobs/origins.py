@@ -26,7 +26,7 @@ FILE: Final = "$file"
 BLOCK: Final = "$block"
 """Where the part of the file begins that was read together."""
 UNFIT: Final = "$unfit"
-"""Why a row is none, as its reader tells."""
+"""Why a row is none, as its reader says."""
 CARRIED: Final = (FILE, BLOCK, UNFIT)
 
 # What a reader of Delta's files must know to read them rightly, and Spark alone does not.

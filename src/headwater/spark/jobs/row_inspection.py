@@ -1,4 +1,4 @@
-"""A first look at every row of a backfill, on the executors, before anything is written.
+"""Inspection of every row of a backfill, on the executors, before anything is written.
 
 Counts them, finds those that can be no record, and takes a checksum over all of them that does
 not depend on their order, so that the same rows are known again.
@@ -92,7 +92,7 @@ def inspect_rows(rows: DataFrame) -> RowInspection:
 
 
 def _has_texts(rows: DataFrame) -> bool:
-    """Is there a payload that says it is JSON, so that it must be looked into?"""
+    """Is there a payload that says it is JSON, so that it must be parsed?"""
     return DATA in rows.columns and rows.schema[DATA].dataType.typeName() == "string"
 
 

@@ -2,7 +2,7 @@
 
 An item says where the bytes of one segment come from, never the bytes themselves. Where segments
 end is decided from lengths alone, by the rule the engine fills segments by, so items are
-independent: a topic of a thousand segments is a thousand pieces of work.
+independent: a topic of a thousand segments is a thousand items.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Bytes are made by the engine's own `encode_run`, written under a temporary name, synced and renamed,
 the index last. Names are made durable for all segments together, before the snapshot that makes
-them count; until then every run looks at what is there, byte for byte, and writes the rest. So a
+them count; until then every run compares what is there, byte for byte, and writes the rest. So a
 task that is killed, or run twice, does no harm.
 """
 

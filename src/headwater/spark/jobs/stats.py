@@ -1,7 +1,7 @@
 """The job `stats`: what is in topics, how it came, and how late it is processed.
 
 One scan: what is needed of each record (topic, seq, time, tag, node, size of the payload) is kept
-by Spark while the questions are asked. Latency is asked of a table that a pipeline fills: a file
+by Spark while it answers. Latency is computed from a table that a pipeline fills: a file
 of it was written when its rows had been processed, and each row says when it had been written to
 the log.
 """
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 BUCKETS_WANTED: Final = 120
 BUCKETS_S: Final = (1, 10, 60, 600, 3_600, 21_600, 86_400)
-"""Lengths a bucket may have when nobody says; the shortest that needs few enough of them."""
+"""Lengths a bucket may have when the options name none; the shortest that needs few enough of
+them."""
 MS_PER_S: Final = 1_000
 _TABLES: Final = {"delta": delta_table, "parquet": parquet_table}
 _SHARES: Final = (0.5, 0.9, 0.99)
@@ -113,12 +114,14 @@ def run(
     progress: Progress | None = None,
     clock: Clock | None = None,
 ) -> StatsReport:
-    """Look at every record of the topics once."""
+    """Read every record of the topics once."""
     progress = progress or NoProgress()
     clock = clock or SystemClock()
     started_us = clock.monotonic_us()
     if options.table is not None and options.table_format not in _TABLES:
-        raise RequestError(f"latency is asked of {' or '.join(_TABLES)}, not of another format")
+        raise RequestError(
+            f"latency is computed from {' or '.join(_TABLES)}, not from another format"
+        )
     progress.say("reading every record")
     with tasks_shown(spark, progress):
         slim = _slim(spark, options).persist()
@@ -228,10 +231,10 @@ def _tags(slim: DataFrame, top: int) -> dict[str, list[Any]]:
         f.count("tag").over(whole).alias("tags"),
         f.sum(f.when(f.col("tag").isNotNull(), f.col("n"))).over(whole).alias("tagged"),
         f.max(f.when(f.col("tag").isNotNull(), f.col("n"))).over(whole).alias("most"),
-        f.row_number().over(whole.orderBy(f.desc("n"), "tag")).alias("place"),
+        f.row_number().over(whole.orderBy(f.desc("n"), "tag")).alias("rank"),
     )
     by_topic: dict[str, list[Any]] = {}
-    for row in ranked.where(f.col("place") <= max(top, 1)).orderBy("topic", "place").collect():
+    for row in ranked.where(f.col("rank") <= max(top, 1)).orderBy("topic", "rank").collect():
         by_topic.setdefault(row["topic"], []).append(row)
     return by_topic
 
@@ -269,7 +272,7 @@ def _latency(spark: SparkSession, options: StatsOptions) -> tuple[Latency, ...]:
     table = _TABLES[options.table_format](spark, options.table)
     if "ts" not in table.columns:
         raise RequestError(
-            f"the table {options.table} has no column ts, so nobody knows when its rows were "
+            f"the table {options.table} has no column ts, which says when its rows were "
             "written to the log"
         )
     topic = f.col("topic") if "topic" in table.columns else f.lit(None).cast("string")

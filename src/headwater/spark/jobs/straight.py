@@ -51,7 +51,7 @@ _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
 _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 _DURABLE: Final = int(FrameFlag.DURABLE)
 _NOT_HERE: Final = frozenset(("meta", "seq", "ts", "gap", "topic"))
-"""Names that the sink gives a meaning; here nobody would."""
+"""Names that the sink gives a meaning, and this job none."""
 
 
 def write_straight(

@@ -12,7 +12,8 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 TASKS_PER_CORE = 8
-"""More tasks than cores, so that one long item keeps nobody waiting; not thousands of tiny ones."""
+"""More tasks than cores, so that one long item keeps no core waiting; not thousands of tiny
+ones."""
 
 
 class MapAll(Protocol):

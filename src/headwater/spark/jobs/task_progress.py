@@ -1,4 +1,4 @@
-"""Progress of a Spark action: how many of its tasks are done, asked from Spark now and then."""
+"""Progress of a Spark action: how many of its tasks are done, polled from Spark."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LAST_EVENTS_MS: Final = 2_000
 def tasks_shown(
     spark: SparkSession, progress: Progress | None, clock: Clock | None = None
 ) -> Iterator[None]:
-    """While the block runs, `progress` hears of every task of the session that ends.
+    """While the block runs, `progress` counts every task of the session that ends.
 
     For jobs that are one action or a few. One that counts bytes or records itself does not need it.
-    An action that is over before the first look is told at the end, all at once.
+    An action that is over before the first poll is reported at the end, all at once.
     """
     if progress is None or isinstance(progress, NoProgress):
         yield
@@ -63,11 +63,11 @@ class _TaskWatcher:
             self._clock.wait(self._doorbell, self._clock.monotonic_us() + EVERY_US)
         self._await_events()
         self._poll()
-        # What ended between two looks ended: a stage is forgotten only when it is over.
+        # What ended between two polls ended: a stage is forgotten only when it is over.
         self._progress.advance(sum(self._tasks.values()) - sum(self._done.values()))
 
     def _await_events(self) -> None:
-        """Spark tells of its tasks in a queue of its own: the action can be over before its events.
+        """Spark reports its tasks in a queue of its own: the action can be over before its events.
 
         When they take longer than this, the bar is short of its end for once, and nothing else.
         """

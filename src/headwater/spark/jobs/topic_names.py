@@ -1,4 +1,4 @@
-"""Which topic a name stands for, in a data directory that nobody changes."""
+"""Which topic a name stands for, in a data directory that no process changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def noted_log(
     *,
     deep: bool = False,
 ) -> LogRead:
-    """Every log file looked at, and noted what it says of topics, but for their records."""
+    """Every log file scanned, and noted what it says of topics, but for their records."""
     wal = directory / WAL_DIRECTORY
     labels = {path: label for label, path in enumerate(find_shard_directories(disk, wal))}
     covered = covered_by(directory, snapshot)

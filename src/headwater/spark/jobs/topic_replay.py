@@ -1,7 +1,7 @@
 """One topic from its history in the log to what its segments must hold.
 
-The rules are the engine's own (`model.topic`); what is left out is everything that only a living
-owner needs. Two cases:
+The rules are the engine's own (`recovery.history`, `model.topic`); what is left out is everything
+that only a living owner needs. Two cases:
 
 - with the segments of a data directory: they are read back as far as the last checkpoint reached,
   and the log goes on from there, exactly as a start of the engine does it;
@@ -10,7 +10,6 @@ owner needs. Two cases:
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
@@ -18,20 +17,14 @@ from pathlib import PurePath
 import numpy
 from numpy.typing import NDArray
 
-from headwater.config.topic import TopicSettings, stored_settings
+from headwater.config.topic import TopicSettings
 from headwater.core.durability import Durability
 from headwater.core.errors import DamageError
-from headwater.format.control import (
-    IdempotencyEntry,
-    decode_head_watermark,
-    decode_idempotency,
-)
-from headwater.format.frame import FRAME, FRAME_BYTES_MIN, Frame, FrameFlag, FrameType, decode_frame
-from headwater.format.lease_frames import decode_lease_event
+from headwater.format.control import IdempotencyEntry
+from headwater.format.frame import FRAME, FrameFlag, decode_frame
+from headwater.format.lease_frames import LeaseEvent
 from headwater.format.segment import (
-    INDEX_DTYPE,
     SEGMENT_FRAME,
-    SEGMENT_FRAME_BYTES_MIN,
     Entries,
     FrameFault,
     IndexFlag,
@@ -39,28 +32,23 @@ from headwater.format.segment import (
     index_flags,
 )
 from headwater.format.segment.run import heads_at
-from headwater.format.topic_frames import (
-    CheckpointEntry,
-    RecordsDeleted,
-    SettingsChanged,
-    decode_body,
-    decode_evict_watermark,
-)
+from headwater.format.topic_frames import CheckpointEntry
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.loss import Loss
-from headwater.model.match import TagMatcher
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
 from headwater.recovery.catalog import KnownTopic
+from headwater.recovery.history.contents import ContentSink, TopicHistory
+from headwater.recovery.history.floors import Deletion
+from headwater.recovery.rows import entries_in_log
 from headwater.recovery.stored_topic import load_log
-from headwater.spark.jobs.log_files import Control, TopicRows
+from headwater.spark.jobs.log_files import TopicRows
 from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.tag_table import Tagged, TagTable
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 
-_SHRINKAGE = FRAME_BYTES_MIN - SEGMENT_FRAME_BYTES_MIN
 _TAGGED = int(FrameFlag.HAS_TAG)
 _UNREADABLE = int(IndexFlag.DELETED | IndexFlag.DAMAGED)
 
@@ -88,7 +76,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class TopicReplay:
+class TopicReplay(ContentSink[TopicRows]):
     known: KnownTopic
     files: TopicFiles | None
     """The topic's segments; None when there is only the log."""
@@ -113,13 +101,15 @@ class TopicReplay:
     """The run in which it was reserved; 0 when the snapshot tells of it."""
     logged_upto: int | None = None
     """For a class that is not logged, at the end: the last seq that was in the log all the same."""
-    was_ephemeral: bool = False
+    _history: TopicHistory[TopicRows] = field(init=False)
+    _run: int = 0
+    """The run of the log that is replayed."""
     _rows: list[TopicRows] = field(default_factory=list)
     _tags: TagTable | None = None
-    _pending_keys: list[IdempotencyEntry] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         known = self.known
+        self._history = TopicHistory(self)
         self.last_ts = known.last_ts
         settings = known.settings
         if self.files is None:
@@ -150,27 +140,20 @@ class TopicReplay:
         """Everything the log has of the topic, by the order of its stretches."""
         self._rows = sorted(history, key=lambda rows: rows.order)
         for rows in self._rows:
+            self._run = rows.order.run
             done = 0
             for control in rows.controls:
-                self._append(rows, done, control.at)
+                self._take(rows, done, control.at)
                 done = control.at
-                self._apply(control, rows.order.run)
-            self._append(rows, done, len(rows.seq))
-        for entry in self._pending_keys:
-            if entry.last_seq <= self.log.visible_seq:
-                self.keys.remember(
-                    entry.key,
-                    entry.first_seq,
-                    entry.last_seq,
-                    created=entry.created,
-                    expires_ts=entry.expires_ts,
-                )
+                self._apply(control.what)
+            self._take(rows, done, len(rows.seqs))
+        self._history.finish()
 
     def finish(self, now_ms: int) -> None:
         """What a start concludes: seqs that will never have a record, then caps and ages."""
         settings = self.log.settings
         self._give_back(None)
-        if not settings.durability.is_logged or self.was_ephemeral:
+        if not settings.durability.is_logged or self._history.was_ephemeral:
             self._lose_ephemeral()
         if settings.durability is Durability.DISK and self.ceiling > self.log.visible_seq:
             self._fill(self.ceiling, self.last_ts, lost=True)
@@ -180,43 +163,38 @@ class TopicReplay:
 
     # -- records
 
-    def _append(self, rows: TopicRows, start: int, end: int) -> None:
-        """As the engine does: what is there already is passed over, a gap gets dead slots."""
+    def _take(self, rows: TopicRows, start: int, end: int) -> None:
         if start == end:
             return
-        seqs = rows.seq[start:end]
-        self.counts.records += len(seqs)
-        known = int(numpy.searchsorted(seqs, self.log.visible_seq, "right"))
-        absorbed = int(numpy.searchsorted(seqs, self._reached, "right"))
+        some = rows.part(start, end)
+        known = self._history.append(some)
+        absorbed = int(numpy.searchsorted(some.seqs, self._reached, "right"))
+        self.counts.records += end - start
         self.counts.absorbed += absorbed
         self.counts.duplicates += known - absorbed
-        borders = (numpy.flatnonzero(numpy.diff(seqs[known:]) != 1) + 1 + known).tolist()
-        for low, high in itertools.pairwise([known, *borders, len(seqs)]):
-            if low < high:
-                self._append_run(rows, start + low, start + high)
 
     @property
     def _reached(self) -> int:
         return self.known.checkpointed_seq if self.files is not None else 0
 
-    def _append_run(self, rows: TopicRows, start: int, end: int) -> None:
-        first_seq = int(rows.seq[start])
-        if first_seq > self.log.visible_seq + 1:
-            self._fill(first_seq - 1, int(rows.ts[start]), lost=self._was_lost(first_seq - 1))
-        self.was_ephemeral = False
-        entries = numpy.zeros(end - start, INDEX_DTYPE)
-        entries["len"] = rows.size[start:end] - _SHRINKAGE
-        entries["ts"] = rows.ts[start:end]
-        entries["flags_check"] = rows.flags[start:end] | numpy.uint8(IndexFlag.IN_WAL)
-        self.log.load_entries(entries)
-        self.last_ts = max(self.last_ts, int(rows.ts[end - 1]))
-        self.places.append(Place(first_seq, rows.path, rows.offset[start:end]))
+    @property
+    def head_seq(self) -> int:
+        return self.log.visible_seq
 
-    def _was_lost(self, last_seq: int) -> bool:
-        """Was the gap up to this seq ever acknowledged? Segments would tell; a log alone tells by
+    def append(self, rows: TopicRows, start: int, end: int) -> None:
+        some = rows.part(start, end)
+        self.log.load_entries(entries_in_log(some.sizes, some.ts, some.flags))
+        self.last_ts = max(self.last_ts, int(some.ts[-1]))
+        self.places.append(Place(int(some.seqs[0]), some.path, some.offsets))
+
+    def fill(self, upto_seq: int, ts: int, *, lost: bool) -> None:
+        self._fill(upto_seq, ts, lost=lost or self._was_reserved(upto_seq))
+
+    def _was_reserved(self, last_seq: int) -> bool:
+        """Was a record up to this seq ever acknowledged? Segments would tell; a log alone tells by
         the seqs that were reserved before the crash."""
         reserved = self.files is None and last_seq <= self.ceiling
-        return self.was_ephemeral or (reserved and self.log.settings.durability is Durability.DISK)
+        return reserved and self.log.settings.durability is Durability.DISK
 
     def _fill(self, upto_seq: int, ts: int, *, lost: bool, logged: bool = True) -> None:
         first = self.log.visible_seq + 1
@@ -239,27 +217,30 @@ class TopicReplay:
 
     # -- control frames
 
-    def _apply(self, control: Control, run: int) -> None:
-        if isinstance(control.what, CheckpointEntry):
-            self._absorbed(control.what)
-            return
-        buffer = memoryview(control.what)
-        frame = decode_frame(buffer, 0, len(buffer), verify=False)
-        if frame.type is FrameType.DELETE:
-            self._delete(decode_body(frame, RecordsDeleted))
-        elif frame.type is FrameType.CONFIG_UPDATE:
-            self._reconfigure(stored_settings(decode_body(frame, SettingsChanged).settings))
-        elif frame.type is FrameType.EVICT_WATERMARK:
-            self._evicted(frame)
-        elif frame.type is FrameType.HEAD_WATERMARK:
-            self._give_back(run)
-            self.ceiling = max(self.ceiling, decode_head_watermark(frame))
-            self.ceiling_run = run
-        elif frame.type is FrameType.IDEMPOTENCY:
-            self._pending_keys.append(decode_idempotency(frame))
-        elif frame.type is FrameType.LEASE:
-            self.leases = self.leases or LeaseHistory()
-            self.leases.apply(decode_lease_event(frame), frame.ts)
+    def _apply(self, control: bytes | CheckpointEntry) -> None:
+        if isinstance(control, CheckpointEntry):
+            self._absorbed(control)
+        else:
+            buffer = memoryview(control)
+            self._history.apply(decode_frame(buffer, 0, len(buffer), verify=False))
+
+    def reserve(self, ceiling: int) -> None:
+        self._give_back(self._run)
+        self.ceiling = max(self.ceiling, ceiling)
+        self.ceiling_run = self._run
+
+    def remember(self, entry: IdempotencyEntry) -> None:
+        self.keys.remember(
+            entry.key,
+            entry.first_seq,
+            entry.last_seq,
+            created=entry.created,
+            expires_ts=entry.expires_ts,
+        )
+
+    def lease(self, event: LeaseEvent, ts: int) -> None:
+        self.leases = self.leases or LeaseHistory()
+        self.leases.apply(event, ts)
 
     def _give_back(self, before_run: int | None) -> None:
         """Forget what was reserved before a clean stop, if one came since."""
@@ -275,28 +256,27 @@ class TopicReplay:
             self._fill(entry.checkpointed_seq, self.last_ts, lost=True)
         self.log.restore_floors(entry.evict_floor, entry.earliest_seq, self.log.losses)
 
-    def _evicted(self, frame: Frame) -> None:
-        evict_floor, earliest_seq, reason = decode_evict_watermark(frame)
-        self.log.restore_floors(evict_floor, earliest_seq, Loss(reason))
+    def evict(self, evict_floor: int, earliest_seq: int, losses: Loss) -> None:
+        self.log.restore_floors(evict_floor, earliest_seq, losses)
 
-    def _reconfigure(self, settings: TopicSettings) -> None:
-        was_logged = self.log.settings.durability.is_logged
-        self.was_ephemeral = self.was_ephemeral or not was_logged
+    @property
+    def settings(self) -> TopicSettings:
+        return self.log.settings
+
+    def reconfigure(self, settings: TopicSettings) -> None:
         self.log.settings = settings
 
-    def _delete(self, body: RecordsDeleted) -> None:
-        if body.seqs:
-            self._flag(numpy.array(body.seqs, numpy.int64))
+    def delete_before(self, seq: int) -> None:
+        self.log.delete(before_seq=seq)
+
+    def delete(self, deletion: Deletion) -> None:
+        if deletion.matcher is None:
+            self._flag(numpy.array(deletion.seqs, numpy.int64))
             return
-        if body.match is None:
-            self.log.delete(before_seq=body.before_seq, upto_seq=body.upto_seq)
-            return
-        upto = min(body.upto_seq, self.log.visible_seq)
-        end = upto + 1 if body.before_seq is None else min(body.before_seq, upto + 1)
         if self._tags is None:
             self._tags = TagTable([*self._tags_in_segments(), *self._tags_in_log()])
-        seqs = self._tags.find(TagMatcher(body.match.encode(), body.prefix), end)
-        self._flag(seqs)
+        end = min(deletion.last_seq, self.log.visible_seq) + 1
+        self._flag(self._tags.find(deletion.matcher, end))
 
     def _flag(self, seqs: NDArray[numpy.int64]) -> None:
         newly = self.log.delete_seqs(seqs)
@@ -308,11 +288,11 @@ class TopicReplay:
             chosen = numpy.flatnonzero(rows.flags & _TAGGED)
             if len(chosen):
                 buffer = self.mapped.view(rows.path)
-                offsets = rows.offset[chosen]
+                offsets = rows.offsets[chosen]
                 heads = heads_at(buffer, FRAME, offsets)
                 starts = offsets + FRAME.size + heads["node_len"]
                 lengths = heads["tag_len"].astype(numpy.int64)
-                yield Tagged(rows.seq[chosen], buffer, starts, lengths)
+                yield Tagged(rows.seqs[chosen], buffer, starts, lengths)
 
     def _tags_in_segments(self) -> Iterable[Tagged]:
         for segment in self.segments:

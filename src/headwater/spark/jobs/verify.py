@@ -1,9 +1,9 @@
 """`verify`: is everything in a data directory what was written, and if not, where is it not?
 
 Every checksum of the log and of segments in both tiers, every index entry against its frame, the
-chain of the log's marks, each seq in its place, snapshots and what they count, CURRENT, names; the
-same for Kafka's shared log and for the log of machines. It changes nothing, takes no lock, and may
-run beside an owner: a finding counts when two looks agree.
+chain of the log's marks, each seq where it belongs, snapshots and what they count, CURRENT, names;
+the same for Kafka's shared log and for the log of machines. It changes nothing, takes no lock, and
+may run beside an owner: a finding counts when two scans agree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from headwater.spark.jobs.task_progress import tasks_shown
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-LOOKS_MAX: Final = 6
+SCANS_MAX: Final = 6
 _LOG_KINDS: Final = {
     Action.CUT: "torn tail",
     Action.REWRITE: "CURRENT",
@@ -55,7 +55,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     meaning: str
     bad: bool
-    """Something cannot be served, or a start would be refused. The rest Headwater settles itself,
+    """Something cannot be served, or a start would be refused. The rest Headwater repairs itself,
     or it does no harm."""
 
 
@@ -70,7 +70,7 @@ class VerifyReport(Report, frozen=True, kw_only=True):
     records: int
     """Seqs in segments."""
     data_bytes: int
-    """Bytes of segments and of the other logs whose checksums were looked at."""
+    """Bytes of segments and of the other logs whose checksums were checked."""
     kafka_segments: int = 0
     kafka_batches: int = 0
     machine_segments: int = 0
@@ -95,20 +95,20 @@ def verify(
     options: VerifyOptions,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """The same with whoever does the work."""
+    """The same with any way to map a function over items."""
     directory = PurePath(options.path)
     began_us = clock.monotonic_us()
     _refuse_other_directories(disk, directory, options.cold)
     say = (progress or NoProgress()).say
-    say("looking at everything")
+    say("checking everything")
     try:
         scan = scan_directory(disk, directory, options.cold, map_all)
         findings = list(_findings(scan))
         suspects = scan
-        for _ in range(LOOKS_MAX):
+        for _ in range(SCANS_MAX):
             if not findings:
                 break
-            say("looking again at what was found")
+            say("checking again what was reported")
             earlier = set(findings)
             suspects = scan_directory(
                 disk, directory, options.cold, map_all, frozenset(suspects.by_topic)
@@ -137,7 +137,7 @@ def _refuse_other_directories(disk: Disk, directory: PurePath, cold: str | None)
 def _findings(scan: DirectoryScan) -> Iterator[Finding]:
     for finding in scan.wal.findings:
         if finding.path.name == PREPARED_NAME:
-            continue  # made ahead by an owner that runs or was killed; nobody believes it
+            continue  # made ahead by an owner that runs or was killed; a start does not trust it
         yield Finding(
             file=str(finding.path),
             offset=finding.offset,

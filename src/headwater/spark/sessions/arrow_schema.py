@@ -1,4 +1,4 @@
-"""Spark schemas as Arrow: the one place that asks Spark for it."""
+"""Spark schemas as Arrow: the one module that has Spark convert them."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ SWITCH: Final = "HEADWATER_SPARK_ARCHIVE"
 
 
 def archive_path(java: Java, spark_version: str) -> PurePath:
-    """Its name tells Java, Spark, where Spark lies and since when: Java maps classes only of the
+    """Its name holds Java, Spark, where Spark lies and since when: Java maps classes only of the
     same path, and only while the files there are those it has seen."""
     spec = importlib.util.find_spec("pyspark")
     where = "" if spec is None or spec.origin is None else spec.origin

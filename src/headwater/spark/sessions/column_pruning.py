@@ -1,9 +1,9 @@
-"""Only the columns a query uses are read, as Spark asks of its own sources and not of ours.
+"""Only the columns a query uses are read, as Spark does for its own sources and not for ours.
 
-Spark does not tell a Python source which columns are wanted. A rule of the optimizer gives a scan
+Spark does not say to a Python source which columns are wanted. A rule of the optimizer gives a scan
 below a projection a table with fewer columns instead: a count reads no payload, and what is not
-asked for is neither copied nor sent. Only columns of the envelope are left out. Whether a payload
-fits the fields that were asked for can be an error, and must not hang on the rest of a query.
+used is neither copied nor sent. Only columns of the envelope are left out. Whether a payload
+fits the fields of the options can be an error, and must not hang on the rest of a query.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ public class HeadwaterNarrowScans extends scala.runtime.AbstractFunction1 {
   private static final List ENVELOPE = Arrays.asList(
     new Object[] {"seq", "ts", "topic", "tag", "node", "gap", "meta", "data"});
 
-  // A plan that cannot be changed stays as it is. Told once.
-  private static boolean told = false;
+  // A plan that cannot be changed stays as it is. Logged once.
+  private static boolean logged = false;
 
   static void leave(Throwable error) {
-    if (told) return;
-    told = true;
+    if (logged) return;
+    logged = true;
     org.slf4j.LoggerFactory.getLogger("HeadwaterNarrowScans")
       .error("every column is read: " + error);
   }
@@ -92,7 +92,7 @@ public class HeadwaterNarrowScans extends scala.runtime.AbstractFunction1 {
         ? (DataSourceV2Relation) plan : null;
     }
 
-    // The places of the columns that stay; null when all do.
+    // The indices of the columns that stay; null when all do.
     private static List kept(Project project) {
       DataSourceV2Relation relation = below(project);
       if (relation == null) return null;

@@ -1,4 +1,4 @@
-"""What executors have: asked by a tiny job, in the Python that will do the work."""
+"""What executors have: reported by a tiny job, in the Python that will do the work."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Executor(msgspec.Struct, frozen=True):
 
 
 def probe(spark: SparkSession, tasks: int = 2) -> list[Executor]:
-    """Run that many tasks and hear what each found."""
+    """Run that many tasks and collect what each reports."""
     rows = spark.range(0, tasks, 1, tasks).mapInArrow(_probe_batches, "found string").collect()
     return [msgspec.json.decode(row["found"], type=Executor) for row in rows]
 

@@ -2,8 +2,8 @@
 
 Spark 4.2 and 4.3 keep the plan of a Python source, its pushed filters included, with the table that
 a DataFrame was loaded as. A second query on the same DataFrame, or a second scan of it in one
-query, is then answered with the filters of the first or the last: rows are missing, and nobody is
-told. Until that is mended in Spark, a rule of the optimizer gives each scan a table of its own
+query, is then answered with the filters of the first or the last: rows are missing without
+an error. Until Spark fixes that, a rule of the optimizer gives each scan a table of its own
 before anything is pushed.
 
 Where the rule cannot be had, filters are not pushed: slower, and never wrong.
@@ -37,7 +37,7 @@ import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
 public class HeadwaterScansApart extends scala.runtime.AbstractFunction1 {
   final Map own = java.util.Collections.synchronizedMap(new java.util.WeakHashMap());
 
-  // What is asked of Spark's classes when a query is planned is asked here first: a rule that is
+  // What is called in Spark's classes when a query is planned is called here first: a rule that is
   // not there costs time, one that cannot do its work would cost the query.
   public HeadwaterScansApart() throws Exception {
     PythonTable.class.getDeclaredField("ds");

@@ -40,8 +40,8 @@ def load() -> None:
 def polite(worker: Callable[..., int]) -> Callable[..., int]:
     """A worker that ends without a word when Java has hung up.
 
-    It hangs up on whoever still sends when a query has its rows, as every `limit` and `show` does.
-    Spark's daemon would print the traceback of that on the user's terminal.
+    Spark hangs up on workers that still send when a query has its rows, as every `limit` and `show`
+    does. Spark's daemon would print the traceback of that on the user's terminal.
     """
 
     def work(*given: Any) -> int:
@@ -53,19 +53,19 @@ def polite(worker: Callable[..., int]) -> Callable[..., int]:
     return work
 
 
-def settled(worker: Callable[..., int]) -> Callable[..., int]:
+def frozen_after_first(worker: Callable[..., int]) -> Callable[..., int]:
     """A worker that has what its first task loaded put aside with the rest.
 
     Spark collects garbage after every task, which took a tenth of the time of one: it went through
     everything that was loaded since the fork, and found it in use.
     """
-    is_settled = False
+    is_frozen = False
 
     def work(*given: Any) -> int:
-        nonlocal is_settled
+        nonlocal is_frozen
         code = worker(*given)
-        if not is_settled:
-            is_settled = True
+        if not is_frozen:
+            is_frozen = True
             gc.collect()
             gc.freeze()
         return code
@@ -76,5 +76,5 @@ def settled(worker: Callable[..., int]) -> Callable[..., int]:
 if __name__ == "__main__":
     load()
     daemon: Any = importlib.import_module("pyspark.daemon")
-    daemon.worker = settled(polite(daemon.worker))
+    daemon.worker = frozen_after_first(polite(daemon.worker))
     daemon.manager()

@@ -65,7 +65,7 @@ class Java:
 
     @property
     def key(self) -> str:
-        """Tells apart two of the same version, for names in the cache."""
+        """Distinguishes two of the same version, for names in the cache."""
         return f"{checksum64(bytes(self.real_home)):016x}"
 
 
@@ -141,7 +141,7 @@ def _identify(origin: str, program: PurePath, passed: list[Passed]) -> Java | No
         passed.append(Passed(f"{origin}, {program}", "it does not say which Java it is"))
         return None
     home = PurePath(said["java.home"])
-    # Somebody's JAVA_HOME may have a script in the place of Java; that script must stay between.
+    # A JAVA_HOME of the user may have a script where Java is; that script must stay between.
     kept = program.parent.parent if origin == "JAVA_HOME" else home
     return Java(kept, said["java.version"], origin, home)
 

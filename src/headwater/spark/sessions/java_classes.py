@@ -14,15 +14,15 @@ _logged: set[str] = set()
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """What another Spark, or none of the classic kind, answers to what is asked of it here."""
+    """What another Spark, or none of the classic kind, raises when its insides are called here."""
     from py4j.protocol import Py4JError
 
     return Py4JError, TypeError, AttributeError
 
 
 def left_out(what: str, without: str, error: Exception) -> None:
-    """This Spark is not what a class was written for: queries are slower, and as right. Told once,
-    by Python's own logging, for this may be anybody's program."""
+    """This Spark is not what a class was written for: queries are slower, and as right. Logged
+    once, by Python's own logging, for this may be a user's program."""
     if what not in _logged:
         _logged.add(what)
         why = next((line for line in reversed(str(error).splitlines()) if "Caused by" in line), "")

@@ -1,9 +1,9 @@
-"""Processes that plan for a session end without a word.
+"""Processes that plan for a session end without printing a traceback.
 
 Spark plans with Python sources in processes of its own kind beside the driver, which wait for more
 work when a query is done. It hangs up on them when they were idle for a minute and at its own end,
 and they print a traceback about a broken pipe on the user's terminal. Those that load this package
-are made polite by that; the one that only looks for installed sources, once, is ended after it.
+end quietly by that; the one that only lists installed sources, once, is ended after it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def be_polite() -> None:
 def end_lookup(spark: SparkSession) -> int:
     """End the worker that looked for sources; gives how many there were.
 
-    Spark looks once for each JVM, at the latest when a source is registered.
+    Spark lists them once for each JVM, at the latest when a source is registered.
     """
     gateway = getattr(spark.sparkContext, "_gateway", None)
     if gateway is None:

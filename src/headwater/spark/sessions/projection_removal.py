@@ -36,12 +36,12 @@ public class HeadwaterRowsOnce extends SparkStrategy {
   private final SparkStrategy usual;
   public HeadwaterRowsOnce(SparkStrategy usual) { this.usual = usual; }
 
-  // A plan that cannot be changed stays as it is. Told once.
-  private static boolean told = false;
+  // A plan that cannot be changed stays as it is. Logged once.
+  private static boolean logged = false;
 
   static void leave(Throwable error) {
-    if (told) return;
-    told = true;
+    if (logged) return;
+    logged = true;
     org.slf4j.LoggerFactory.getLogger("HeadwaterRowsOnce").error("rows are copied twice: " + error);
   }
 

@@ -58,7 +58,7 @@ appender.stderr.layout.pattern = spark: %p %c{1}: %m%n%ex
 # Otherwise Spark would say at every start how to set the level.
 logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
 logger.gateway.level = error
-# A task that failed is told by the exception that Python gets.
+# Python gets the exception of a task that failed.
 logger.executor.name = org.apache.spark.executor.Executor
 logger.executor.level = off
 logger.tasks.name = org.apache.spark.scheduler.TaskSetManager
@@ -67,7 +67,7 @@ logger.tasks.level = off
 _QUIET_JOBS: Final = (
     _QUIET
     + b"""\
-# A job waits for its queries, and tells what ended one in fewer words.
+# A job waits for its queries, and reports what ended one in fewer words.
 logger.queries.name = org.apache.spark.sql.execution.streaming.runtime
 logger.queries.level = off
 """
@@ -95,7 +95,7 @@ def start(
     use_launcher: bool = False,
 ) -> SparkSession:
     """The same for our own programs, which may go through the launcher to be spared a warning,
-    and whose errors are told by them and not by Spark's log."""
+    and which report their errors themselves, not through Spark's log."""
     require_pyspark()
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
@@ -107,7 +107,7 @@ def start(
     if running is not None and not submitted and running.master != master:
         raise RequestError(
             f"a Spark session on {running.master} runs in this process, so there can be none "
-            f"on {master}; stop that one first, or ask for its master"
+            f"on {master}; stop that one first, or name its master"
         )
     if running is None and not submitted:
         java = find_java()
@@ -179,7 +179,7 @@ def _for_a_machine(master: Master, wanted: Mapping[str, str | None]) -> dict[str
         ours["spark.driver.host"] = LOOPBACK
         ours["spark.driver.bindAddress"] = LOOPBACK
     if master.cores is not None:
-        # A shuffle of a laptop's size gains nothing from Spark's 200 pieces.
+        # A shuffle of a laptop's size gains nothing from Spark's 200 partitions.
         ours["spark.sql.shuffle.partitions"] = str(max(2, master.cores))
     if master.in_this_process and not wanted.get("spark.pyspark.python"):
         # Only where the workers surely have this package before anything is sent to them.

@@ -1,4 +1,4 @@
-"""What Spark raises, told as one of our own errors.
+"""What Spark raises, as one of our own errors.
 
 An error of a task reaches the driver as text: the traceback of the Python worker inside a Java
 exception inside a Python one. Ours is found in that text by its name and raised again as what it
@@ -20,7 +20,7 @@ _RAISED: Final = re.compile(r"^(?:[\w.]+\.)?(?P<name>\w+): (?P<message>.+)$", re
 _MODULE_MISSING: Final = re.compile(r"ModuleNotFoundError: No module named '(?P<module>[\w.]+)'")
 _CONDITION: Final = re.compile(r"^\[(?P<condition>[A-Z][A-Z0-9_.]+)\] ?(?P<message>.*)", re.DOTALL)
 _JAVA_PART: Final = re.compile(r"\n\s*at |\nJVM stacktrace|\nDriver stacktrace")
-# Conditions of Spark that are the caller's to mend, by how their names begin.
+# Conditions of Spark that the caller must fix, by how their names begin.
 _OF_THE_CALLER: Final = (
     "PATH_NOT_FOUND",
     "DATA_SOURCE_NOT_FOUND",

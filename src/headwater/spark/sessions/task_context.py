@@ -1,4 +1,4 @@
-"""What Spark tells a task about itself."""
+"""What a task can read about itself from Spark."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 The earlier run may have cut the rows otherwise, so neither its keys nor its partitions mean
 anything now. What it wrote is found by the marks in the topic and counted by the digest of each
 row; of the rows that came now, as many of each kind are left out, and the rest is written. That the
-rows of a batch are the same whenever it is run is all that is asked of the query.
+rows of a batch are the same whenever it is run is all that the query must promise.
 
-Order: wait until the earlier run's tasks have stopped, then see what is under way, then look.
+Order: wait until the earlier run's tasks have stopped, then see what is under way, then scan.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from headwater.spark.sink.options import SinkOptions
 
 REPAIR: Final = "mending"
-"""In place of a partition's number."""
+"""In place of a partition's number, in keys and ledgers; the word is part of their format."""
 _SEEN_WITHIN_US: Final = 30_000_000
 _STEP_US: Final = 50_000
 _encode = msgspec.json.Encoder().encode
@@ -95,7 +95,7 @@ class BatchRepair:
         return there
 
     def _wait_until_seen(self) -> None:
-        """Writes that have their seqs and are not committed yet would be missed by a look."""
+        """Writes that have their seqs and are not committed yet would be missed by a scan."""
         deadline_us = self._clock.monotonic_us() + _SEEN_WITHIN_US
         seen, assigned = self._heads()
         goal = assigned
@@ -106,7 +106,7 @@ class BatchRepair:
             seen, assigned = self._heads()
 
     def _heads(self) -> tuple[int, int]:
-        """The last seq readers see, and the last that was given to anybody."""
+        """The last seq readers see, and the last that was assigned."""
         try:
             state = self._client.state(self._topic)
         except TopicNotFoundError:
@@ -132,7 +132,7 @@ class BatchRepair:
         if seen != mark.count:
             raise WriteUncertainError(
                 f"of records {first_seq} to {last} of {self._topic}, written by an earlier run of "
-                f"this batch, only {seen} are left, so nobody can tell what is missing: nothing "
+                f"this batch, only {seen} are left, so what is missing cannot be known: nothing "
                 "was written. If what was deleted is to stay away, go on with a new checkpoint or "
                 "another write id, and start after this batch"
             )

@@ -127,7 +127,7 @@ class Chunker:
     def __init__(self, records_most: int, bytes_most: int) -> None:
         self._records_most = records_most
         self._bytes_most = bytes_most
-        self._pieces: list[Any] = []
+        self._parts: list[Any] = []
         self._count = 0
         self._bytes = 0
         self._number = 0
@@ -154,12 +154,12 @@ class Chunker:
         return min(by_bytes, self._records_most - self._count)
 
     def _take(self, texts: Any) -> None:
-        self._pieces.append(texts)
+        self._parts.append(texts)
         self._count += len(texts)
         self._bytes += len(raw_bytes(texts))
 
     def _cut(self) -> Chunk:
-        chunk = Chunk(self._number, tuple(self._pieces))
+        chunk = Chunk(self._number, tuple(self._parts))
         self._number += 1
-        self._pieces, self._count, self._bytes = [], 0, 0
+        self._parts, self._count, self._bytes = [], 0, 0
         return chunk

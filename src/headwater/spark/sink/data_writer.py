@@ -2,7 +2,7 @@
 
 Executors turn record batches into JSON and send them to the server in chunks. Each chunk has a key
 made of the writer (query id, app id or write id), the batch, the partition and its number. How that
-holds over retries, speculation, dead drivers and restarts of the server is told in
+holds over retries, speculation, dead drivers and restarts of the server is explained in
 `headwater.spark.sink.sender`.
 """
 

@@ -1,7 +1,7 @@
 """Arrow columns as JSON texts: one text for each value, null where there is none.
 
 Everything a column can be done to at once is done at once; only texts that need escaping, bytes
-and variants are looked at one by one. As in Spark's own `to_json`, fields that are null are left
+and variants are converted one by one. As in Spark's own `to_json`, fields that are null are left
 out of an object, and numbers JSON has no words for become texts.
 """
 

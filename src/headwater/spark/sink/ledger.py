@@ -2,7 +2,7 @@
 
 It is a topic of its own, `NAME.sink`, of class fsync and without limits, so that what it says holds
 for as long as a driver may be away. Before a task writes its first record it writes a claim; the
-claim of the first attempt says where the head was, so that later attempts know where to look for
+claim of the first attempt says where the head was, so that later attempts know where to scan for
 what an earlier one left. Claims of batches that can no longer come back are deleted.
 
 | kind | written by | says |

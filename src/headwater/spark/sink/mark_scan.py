@@ -1,7 +1,7 @@
-"""Looking into a topic for chunks that were written before: by their marks, from a seq on.
+"""Scans a topic for chunks that were written before: by their marks, from a seq on.
 
 A mark says how many records its chunk has, and a chunk is one write, so its records have seqs in a
-row: the look jumps over the writer's own chunks and reads what lies between.
+row: the scan jumps over the writer's own chunks and reads what lies between.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from headwater.spark.sink.rows import MARK
 
 if TYPE_CHECKING:
     from headwater.client import Client
-    from headwater.model.loss import Tombstone
+    from headwater.core.results import Tombstone
 
 _FEW: Final = 16
-"""Records asked for where a mark is expected."""
+"""Records requested where a mark is expected."""
 
 
 def find_marks(client: Client, topic: str, after: int, writer: str) -> Iterator[tuple[int, Mark]]:

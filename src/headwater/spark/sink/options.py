@@ -1,4 +1,4 @@
-"""What the sink is told, checked once on the driver."""
+"""The options of the sink, checked once on the driver."""
 
 from __future__ import annotations
 

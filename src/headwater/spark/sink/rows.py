@@ -97,7 +97,8 @@ class Rows:
             return pa.nulls(len(batch), pa.string())
         texts = self._json(batch.column(name), "meta", _objects, _object)
         self._check_size(pc.fill_null(pc.binary_length(texts), 0), limits.META_BYTES_MAX, "meta")
-        # An empty object says nothing, and could not be told from one that held only a mark.
+        # An empty object says nothing, and could not be distinguished from one that held only a
+        # mark.
         texts = pc.if_else(pc.match_substring_regex(texts, _EMPTY), _NO_TEXT, texts)
         marked = pc.fill_null(pc.match_substring(texts, _MARK_TEXT), False)
         if pc.any(marked).as_py():
@@ -168,7 +169,7 @@ class Rows:
 
 
 def _member(opening: str, texts: Any, closing: str = "") -> list[Any]:
-    """The pieces of one member of an object; nothing where it is null."""
+    """The parts of one member of an object; nothing where it is null."""
     if texts.null_count == len(texts):
         return []
     if texts.null_count == 0:
@@ -188,7 +189,7 @@ def _is_textual(kind: pa.DataType) -> bool:
 
 
 def all_valid(texts: Any, decoder: msgspec.json.Decoder[Any]) -> bool:
-    """Is every text one JSON value? False also when it is only hard to tell.
+    """Is every text one JSON value? False also when it is only hard to say.
 
     They are read as the members of one array. That each came out as long as it went in shows that
     no text ended early or ran into its neighbour.

@@ -1,4 +1,4 @@
-"""Sending chunks so that each is in the topic exactly once, whoever else sends the same.
+"""Sending chunks so that each is in the topic exactly once, however many tasks send the same.
 
 Spark runs a task again when it failed and runs it twice when it is slow. Every attempt cuts the
 same chunks and sends them under the same keys, and the server answers a key it remembers without
@@ -7,17 +7,17 @@ writing. It forgets a key after the topic's `idempotency_window_ms`, so one rule
     A chunk is sent only if no attempt can have written it so long ago that its key is forgotten.
 
 Before its first record an attempt writes a claim into the ledger. As long as the first claim is
-young, so are all keys. Later on, an attempt that is alone asks the ledger whether it still is; one
-that is not looks into the topic itself, where the first record of every chunk has a mark. Both hold
+young, so are all keys. Later on, an attempt that is alone reads in the ledger whether it still is;
+one that is not scans the topic itself, where the first record of every chunk has a mark. Both hold
 for a quarter of the window; a request takes less than another.
 
 What is found under a key must be what would be sent: the mark has a digest of the rows. Rows that
 came out differently are not written over and not written twice: `RowsDifferError`.
 
-When the driver dies Spark runs the whole batch again, days later perhaps, and nothing promises
-that it cuts the rows into the same partitions. Such a run sends nothing by itself: its rows go to
-the driver, which compares them with what is there, see `mending`. Tasks of the earlier run that are
-still alive ask the ledger every few seconds, and stop.
+When the driver dies Spark runs the whole batch again, days later perhaps, and nothing promises that
+it cuts the rows into the same partitions. Such a run sends nothing by itself: its rows go to the
+driver, which compares them with what is there, see `batch_repair`. Tasks of the earlier run that
+are still alive read the ledger every few seconds, and stop.
 
 See docs/decisions/0016-the-sink-keeps-a-ledger-beside-the-topic.md.
 """
@@ -51,7 +51,7 @@ QUARTER: Final = 4
 CHECK_US: Final = 5_000_000
 """How long an answer of the ledger is believed."""
 GIVE_UP_S: Final = 5.0
-"""How long one call tries; after that the ledger is asked before it goes on."""
+"""How long one call tries; after that the task reads the ledger before it goes on."""
 TIMEOUT_S: Final = 10.0
 FENCE_MS: Final = 20_000
 """After this, nothing comes any more from a run that a later one has replaced: what the ledger said
@@ -148,7 +148,7 @@ class Sender:
                     raise
                 if self._clock.monotonic_us() - started_us > PATIENCE_US:
                     raise
-                # In doubt, only the topic itself can tell.
+                # In doubt, only the topic itself can answer.
                 self._alone = self._alone and not isinstance(error, NoAnswerError)
                 self._checked_us = self._safe_until_us = 0
                 continue

@@ -34,7 +34,7 @@ class TopicPart:
     claimed_seq: int
     rows: int = 0
     chunks_sent: int = 0
-    chunks_found: int = 0
+    chunks_skipped: int = 0
     """Chunks that an earlier attempt had written."""
     staged: bytes | None = None
     """Rows for the driver to compare with what an earlier run of the batch has written."""
@@ -127,8 +127,8 @@ def finish_write(
 ) -> None:
     """All tasks are done: write what they left to the driver, then forget what cannot come back.
 
-    `is_last`: no other batch follows under this name. `keep_done`: but somebody may write the same
-    once more, and is told that it is there.
+    `is_last`: no other batch follows under this name. `keep_done`: but the caller may write the
+    same once more, and then learns that it is there.
     """
     by_topic: dict[str, list[tuple[WriteTask, TopicPart]]] = {}
     for part in parts:

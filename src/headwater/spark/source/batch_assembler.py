@@ -57,14 +57,14 @@ class Assembler:
 
     def gap_batch(self, topic: str, gap: Gap) -> Any:
         """One row that says what is lost."""
-        told = dict(
+        gap_values = dict(
             zip(
                 GAP.fieldNames(),
                 (gap.gap_from, gap.gap_to, gap.reason, gap.missed_estimate),
                 strict=True,
             )
         )
-        values = {"topic": topic, "seq": gap.gap_from, "gap": told}
+        values = {"topic": topic, "seq": gap.gap_from, "gap": gap_values}
         arrays = [
             pyarrow.array([values.get(field.name)], field.type)
             if field.name in values

@@ -1,4 +1,4 @@
-"""What was deleted between planning and reading: a task asks the log before it gives out a row.
+"""What was deleted between planning and reading: a task reads the log before it gives out a row.
 
 A plan can be minutes old when its last task begins, and Spark keeps plans and runs them again. A
 record whose delete was acknowledged before a task begins must not be in its rows (I8).
@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Final
 
 from headwater.format.frame import FrameType
 from headwater.format.topic_frames import RecordsDeleted, decode_body
 from headwater.recovery.follower import LogFollower
-from headwater.recovery.rows import RecordRows, replay_rows
-from headwater.spark.source.log_view import Deletion, deletion_of
+from headwater.recovery.history.floors import Deletion, deletion_of
+from headwater.recovery.rows import replay_controls
+
+_WANTED: Final = (FrameType.TOPIC_DELETE, FrameType.DELETE)
 
 
 @dataclass(slots=True)
@@ -27,7 +30,7 @@ class Changes:
 
 
 def changes_since(follower: LogFollower) -> Changes:
-    """Deletes and drops that were written since. A LogChangedError says: look at everything."""
+    """Deletes and drops that were written since. A LogChangedError says: read everything again."""
     changes = Changes()
     for topic_id, body in _bodies(follower):
         if body is None:
@@ -43,10 +46,7 @@ def changes_since(follower: LogFollower) -> Changes:
 
 def _bodies(follower: LogFollower) -> Iterator[tuple[int, RecordsDeleted | None]]:
     """Each delete, and None for a topic that was dropped."""
-    for frame in replay_rows(iter(follower.poll()), {}, records=False):
-        if isinstance(frame, RecordRows):
-            continue
-        if frame.type is FrameType.TOPIC_DELETE:
-            yield frame.topic_id, None
-        elif frame.type is FrameType.DELETE:
-            yield frame.topic_id, decode_body(frame, RecordsDeleted)
+    for _, frames in replay_controls(iter(follower.poll()), {}, _WANTED):
+        for frame in frames:
+            dropped = frame.type is FrameType.TOPIC_DELETE
+            yield frame.topic_id, None if dropped else decode_body(frame, RecordsDeleted)

@@ -44,11 +44,11 @@ from headwater.wire.frame_rows import RecordRows
 T = TypeVar("T")
 
 NOT_COLD: Final = "not_cold"
-"""The reason of a gap: these seqs are not in the cold tier, whoever has them."""
+"""The reason of a gap: these seqs are not in the cold tier; the data directory may have them."""
 
 
 class ColdFiles:
-    """The segments of one topic in a cold tier, as readers of pieces know files."""
+    """The segments of one topic in a cold tier, as `split_reader` reads files."""
 
     def __init__(self, store: SegmentStore, directory: PurePath) -> None:
         self._store = store

@@ -1,6 +1,6 @@
 """A DDL text such as `user string, amount long` as Spark's types, without a JVM to ask.
 
-A source's schema is asked for in a process of its own, where Spark's own parser cannot be
+Spark asks for a source's schema in a process of its own, where Spark's own parser cannot be
 reached. This one reads what payload fields need: names, the types JSON can hold, and arrays,
 maps and structs of them.
 """
@@ -112,7 +112,7 @@ def _fields(words: _Words) -> StructType:
         kind = _type(words)
         if name.lower() in {field.name.lower() for field in fields}:
             raise RequestError(
-                f"option fields names {name!r} twice; Spark does not tell upper from lower case",
+                f"option fields names {name!r} twice; Spark ignores case in names",
                 detail={"option": "fields"},
             )
         fields.append(StructField(name, kind))

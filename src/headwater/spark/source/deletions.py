@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.compute
 
 from headwater.model.match import TagMatcher
-from headwater.spark.source.log_view import Deletion
+from headwater.recovery.history.floors import Deletion
 from headwater.wire.frame_rows import Column, Mask, RecordRows
 
 

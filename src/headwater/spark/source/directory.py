@@ -1,9 +1,9 @@
-"""A data directory beside its owner: a stable look at it, and where the records of a topic lie.
+"""A data directory beside its owner: a stable view of it, and where the records of a topic lie.
 
-The log tells which topics there are and how far they go (`LogView`); here the segment files come
-in. A view is kept between two looks and only told what was written since; when that cannot be, a
-new one is taken. Whatever goes wrong in a way an owner at work could cause is tried again on a new
-view, some times; what is found twice without anybody writing is an error with file and offset.
+The log says which topics there are and how far they go (`LogView`); here the segment files come
+in. A view is kept and takes in what was written since; when that cannot be, a new one is taken.
+Whatever goes wrong in a way an owner at work could cause is tried again on a new view, some times;
+what goes wrong again while the log does not grow is an error with file and offset.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from headwater.store.topic_files import TopicFiles
 T = TypeVar("T")
 
 VIEWS_MAX: Final = 12
-"""New views that are taken for one piece of work before it is given up."""
+"""New views that are taken for one piece of work before a task gives it up."""
 PAUSE_MS_MAX: Final = 200
 SAME_FAILURES_MAX: Final = 3
-"""The same finding so often, while nobody writes, is not the owner's doing."""
+"""The same failure so often, while the log does not grow, is not the owner's doing."""
 MISSING_FAILURES_MAX: Final = 8
 MAY_PASS: Final = (UnavailableError, StorageError, FormatError, FileNotFoundError)
 """What an owner at work can cause. A DataLossError is not meant, though it is a StorageError."""
@@ -112,7 +112,7 @@ class Directory:
 
     @property
     def position(self) -> object:
-        """How far the log reached when it was last looked at; None when it never was."""
+        """How far the log reached when it was last read; None when it never was."""
         return None if self._view is None else self._view.position
 
     def files_of(self, topic_id: int) -> TopicFiles:
@@ -129,8 +129,8 @@ class Directory:
         """The segments of a topic as the log knows them, oldest first."""
         segments = self.files_of(topic.topic_id).load(
             topic.checkpointed_seq,
-            topic.active_first_seq,
-            topic.active_data_bytes,
+            topic.stored.active_first_seq,
+            topic.stored.active_data_bytes,
             topic.first_seq,
         )
         if not _is_gapless(topic, segments):
@@ -186,7 +186,7 @@ class Tries:
     def failed(self, error: Exception, snapshot: object) -> None:
         """Wait a moment; or raise, when it is not the owner's doing or has lasted too long.
 
-        `sight` is how far the log reached: always the same means that nobody writes.
+        `position` is how far the log reached: always the same means that no owner writes.
         """
         self._seen.append((snapshot, str(error)))
         seen = self._seen
@@ -199,7 +199,7 @@ class Tries:
             raise self._verdict(error) from error
         if len(seen) >= VIEWS_MAX:
             raise UnavailableError(
-                f"{self._directory.path} was changed by its owner each time it was looked at; "
+                f"{self._directory.path} was changed by its owner each time it was read; "
                 f"try again (last: {error})"
             ) from error
         if len(seen) > 1:  # the first new view is mostly all it takes

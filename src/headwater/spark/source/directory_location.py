@@ -1,9 +1,9 @@
-"""A data directory as a place to read from.
+"""A data directory as a location to read from.
 
-A task is sent where its records were. It first asks the log what was deleted since, then reads
-piece by piece; when a file is gone or has changed it takes a look of its own, finds where the rest
-of its seqs went, and goes on behind the last one it has given out. So every seq is given once or
-told as lost, from whichever file has it by then (I6, I8, I9).
+A task is sent where its records were. It first reads from the log what was deleted since, then
+reads split by split; when a file is gone or has changed it takes a view of its own, locates the
+rest of its seqs, and goes on behind the last one it has given out. So every seq is given once or
+reported as lost, from whichever file has it by then (I6, I8, I9).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
 from headwater.core.errors import DamageError
+from headwater.recovery.history.floors import Deletion
 from headwater.spark.source.batch_assembler import Gap
 from headwater.spark.source.changes import Changes, changes_since
 from headwater.spark.source.deletions import deleted_rows, newest
 from headwater.spark.source.directory import MAY_PASS, Directory, Tries
 from headwater.spark.source.directory_snapshot import DirectorySnapshot
 from headwater.spark.source.location import ReadContext
-from headwater.spark.source.log_view import Deletion, LogView
+from headwater.spark.source.log_view import LogView
 from headwater.spark.source.split_reader import read_split
 from headwater.spark.source.splits import DirectorySlice, LostSplit, Split, clip
 from headwater.wire.frame_rows import RecordRows
@@ -66,7 +67,7 @@ class DirectoryLocation:
                 slices[0].follower
             )  # all slices of a task have one plan
         except MAY_PASS:
-            changes = None  # the log was trimmed or begun anew: every slice looks for itself
+            changes = None  # the log was trimmed or begun anew: every slice takes a view of its own
         for each in slices:
             reader = SliceReader(self.directory, each, context)
             reader.take_in(changes)
@@ -88,7 +89,7 @@ class SliceReader:
         self._tolerant = False
 
     def take_in(self, changes: Changes | None) -> None:
-        """What was deleted since the slice was made; None when nobody can tell any more."""
+        """What was deleted since the slice was made; None when the log does not say any more."""
         wanted = self._slice
         if changes is None:
             self._locate_again()
@@ -137,7 +138,7 @@ class SliceReader:
         except DamageError:
             if self._context.fail_on_data_loss or self._tolerant:
                 raise
-            self._tolerant = True  # it is there to stay: told as a gap, and the rest is read
+            self._tolerant = True  # it is there to stay: reported as a gap, and the rest is read
 
     def _locate_again(self) -> None:
         """Find where the rest of the seqs are by now."""
@@ -149,7 +150,7 @@ class SliceReader:
         if topic is None or topic.topic_id != self._slice.topic_id:
             return [LostSplit(first, last, DROPPED)], []
         splits = clip(self._directory.splits(view, topic), first, last)
-        if first < topic.evict_floor:
+        if first < topic.stored.evict_floor:
             upto = min(topic.first_seq - 1, last)
             splits.insert(0, LostSplit(first, upto, topic.losses.word))
         return splits, topic.deletions

@@ -45,7 +45,7 @@ class DirectorySnapshot:
         topic = self.view.find(name)
         if topic is None:
             return None
-        first, floor, losses = topic.first_seq, topic.evict_floor, topic.losses
+        first, floor, losses = topic.first_seq, topic.stored.evict_floor, topic.losses
         if has_retention(topic.settings) and topic.head_seq >= first:
             now_ms = self.directory.clock.wall_ms()
             gone = evicted(topic, self._slots(topic), now_ms)
@@ -58,7 +58,7 @@ class DirectorySnapshot:
         self, facts: TopicFacts, first_seq: int, last_seq: int, filters: Filters
     ) -> list[DirectorySlice]:
         topic = self.view.find(facts.topic)
-        assert topic is not None, "facts are of this sight"
+        assert topic is not None, "facts are of this snapshot"
         low = max(first_seq, facts.first_seq, filters.seq.low)
         high = min(last_seq, facts.head_seq, filters.seq.high)
         kept = [
@@ -86,7 +86,7 @@ class DirectorySnapshot:
 
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
         topic = self.view.find(facts.topic)
-        assert topic is not None, "facts are of this sight"
+        assert topic is not None, "facts are of this snapshot"
         for slots in self._slots(topic):
             young = numpy.flatnonzero(slots.entries["ts"].astype(numpy.int64) * 1_000 >= ts_us)
             if len(young):
@@ -102,7 +102,7 @@ class DirectorySnapshot:
         return filters.ts_us.meets(int(times.min()), int(times.max()))
 
     def _follower(self) -> LogFollower:
-        """One for all slices of this sight: each task gets a copy of its own when it is sent."""
+        """One for all slices of this snapshot: each task gets a copy of its own when it is sent."""
         if self._copied is None:
             self._copied = self.view.follower()
         return self._copied
@@ -130,7 +130,7 @@ class DirectorySnapshot:
     def _deleted(
         self, topic: LoggedTopic, split: SegmentSplit | LogSplit, entries: Entries
     ) -> Mask | None:
-        """Deletes by tag that the entries do not show: only those cost a look at the frames."""
+        """Deletes by tag that the entries do not show: only those cost reading frames."""
         meant = [each for each in topic.deletions if each.last_seq >= split.first_seq]
         if not meant:
             return None

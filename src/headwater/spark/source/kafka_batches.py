@@ -20,7 +20,7 @@ from headwater.format.kafka.records import decode_records
 from headwater.recovery.kafka.view import OwnedBatches
 from headwater.store.pair import read_range
 
-ADVICE: Final = "see `headwater verify`; failOnDataLoss=false reads around it and tells"
+ADVICE: Final = "see `headwater verify`; failOnDataLoss=false reads around it and reports it"
 _HOLE_BYTES_MAX: Final = 64 * KIB
 """Bytes of others that are read along between two batches, to save a read."""
 _SPAN_BYTES_MAX: Final = 4 * MIB
@@ -36,7 +36,7 @@ class StoredBatch(NamedTuple):
     """The prefix and the batch; fewer when the file ends before."""
 
     def sound(self, *, verify: bool) -> tuple[BatchHeader, memoryview]:
-        """The batch, held against its CRC. DamageError says where it is not what it was."""
+        """The batch, checked against its CRC. DamageError says where it is not what it was."""
         batch = self.bytes[PREFIX_BYTES:]
         try:
             header = read_sound(batch) if verify else read_header(batch)
@@ -87,7 +87,7 @@ def stored_batches(disk: Disk, directory: PurePath, batches: OwnedBatches) -> It
                 upto += 1
             path = directory / log_name(numbers[at])
             base = starts[at]
-            span = memoryview(b"")  # a hole has no bytes, which is told as damage
+            span = memoryview(b"")  # a hole has no bytes, which is reported as damage
             if numbers[at] != HOLE_SEGMENT:
                 span = memoryview(read_range(disk, path, base, stops[upto - 1] - base))
             for each in range(at, upto):
@@ -108,9 +108,9 @@ def first_not_older(
 ) -> int | None:
     """The first seq from `first_seq` on whose record is not older; None when all are.
 
-    A batch whose header says that all are is not looked into, as when a server is asked. With
-    `tolerant` a batch that cannot be read may be what was looked for, unless older records come
-    behind it: the first of such batches is the answer, and whoever reads on from it tells the loss.
+    A batch whose header says that all are is not opened, as a server does not open it. With
+    `tolerant` a batch that cannot be read may be the one sought, unless older records come
+    behind it: the first of such batches is the answer, and reading on from it reports the loss.
     """
     doubtful: int | None = None
     for stored in stored_batches(disk, directory, batches):

@@ -1,4 +1,5 @@
-"""Kafka's shared log as a place to read from, alone or beside the other topics of its directory."""
+"""Kafka's shared log as a location to read from, alone or beside the other topics of its
+directory."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ class KafkaLocation:
 
 @dataclass(slots=True)
 class MixedSnapshot:
-    """Each name is asked for where it belongs."""
+    """Each name is looked up where it belongs."""
 
     topics: DirectorySnapshot
     partitions: KafkaSnapshot

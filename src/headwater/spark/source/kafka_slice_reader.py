@@ -1,9 +1,9 @@
 """A task that reads partitions of Kafka topics from files.
 
-It is sent where the batches were. First it asks the log what became of the topics since: what was
-deleted, or is before a log start that moved on, is told as lost and never read. When a file is
-gone or a batch is not what it was, it looks for the rest of its seqs anew, behind the last one it
-has given out. So every seq is given once or told as lost (I6, I8, I9).
+It is sent where the batches were. First it reads from the log what became of the topics since: what
+was deleted, or is before a log start that moved on, is reported as lost and never read. When a file
+is gone or a batch is not what it was, it locates the rest of its seqs again, behind the last one it
+has given out. So every seq is given once or reported as lost (I6, I8, I9).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class SliceReader:
         filters = self._context.filters
         if not filters.seq.meets(stored.first_seq, stored.last_seq):
             return False
-        # What its header says of times is its producer's word, and nobody has checked it.
+        # The times in its header are the producer's word; the server has not checked them.
         _, batch = stored.sound(verify=self._context.verify)
         try:
             frames.add(batch, stored.first_seq - 1)
@@ -150,4 +150,4 @@ class SliceReader:
         except StorageError:
             if self._context.fail_on_data_loss or self._tolerant:
                 raise
-            self._tolerant = True  # it is there to stay: told as a gap, and the rest is read
+            self._tolerant = True  # it is there to stay: reported as a gap, and the rest is read

@@ -67,7 +67,7 @@ class KafkaDirectory:
         self.clock = clock or SystemClock()
         self._known: dict[int, SeenSegment] = {}
         self.position: object = None
-        """How far the log reached when it was last looked at."""
+        """How far the log reached when it was last read."""
 
     def now(self, work: Callable[[KafkaView], T]) -> T:
         """Do this on a view taken now; on a newer one when files change underneath, some times."""
@@ -95,7 +95,8 @@ class KafkaDirectory:
 
 
 def epoch_of(topic: SeenTopic) -> int:
-    """Tells a topic from an earlier one of its name; the same number that a server tells."""
+    """The epoch of a topic: differs from that of an earlier topic of its name, as a server's
+    does."""
     return topic.made_id + 1
 
 

@@ -1,7 +1,8 @@
-"""The places records can be read from, as planning and reading see them.
+"""The locations records can be read from, as planning and reading see them.
 
-A place is looked at on the driver (`Sight`), where ranges of seqs become slices, and each slice
-is read by a task (`Place.read`). What a slice is made of is the place's own business.
+The planner takes a snapshot of a location (`LocationSnapshot`), which turns ranges of seqs into
+slices, and a task reads each slice (`Location.read`). What a slice is made of only its location
+knows.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class TopicFacts:
     """Everything below is gone."""
     head_seq: int
     evict_floor: int = 1
-    """The first seq that was not lost: what is gone below it was not deleted by anybody."""
+    """The first seq that was not lost: what is gone below it was lost and not deleted."""
     reason: str = ""
     """Why something was lost."""
 
@@ -55,7 +56,7 @@ class Slice(Protocol):
 
 
 class LocationSnapshot(Protocol):
-    """A place at one moment."""
+    """A location at one moment."""
 
     def names(self) -> list[str]:
         """Of all topics, in order."""
@@ -90,7 +91,8 @@ class ReadContext:
 
 class Location(Protocol):
     def now(self, work: Callable[[LocationSnapshot], T]) -> T:
-        """Do this on a sight of the place as it is now; several times if it changes meanwhile."""
+        """Do this on a snapshot of the location as it is now; several times if it changes
+        meanwhile."""
 
     def read(
         self, slices: list[Any], context: ReadContext

@@ -11,80 +11,57 @@ and whatever cannot be explained by writing alone is an error that says "look ag
 from __future__ import annotations
 
 import copy
-import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-
 from headwater.config.topic import TopicSettings, stored_settings
-from headwater.core.errors import DamageError, NewerFormatError, RequestError
+from headwater.core.errors import NewerFormatError, RequestError
 from headwater.disk import Disk
 from headwater.format.frame import Frame, FrameType, UnknownFrameError
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.snapshot import Snapshot, TopicMeta
-from headwater.format.topic_frames import (
-    CheckpointEntry,
-    RecordsDeleted,
-    SettingsChanged,
-    TopicCreated,
-    decode_body,
-    decode_checkpoint_mark,
-    decode_evict_watermark,
-)
+from headwater.format.topic_frames import TopicCreated
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.recovery.follower import LogFollower
-from headwater.recovery.inspection import inspect_until_stable
+from headwater.recovery.history.contents import CONTENT_FRAMES, ContentSink, TopicHistory
+from headwater.recovery.history.floors import Deletion
+from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold, TopicSink, TopicTable
+from headwater.recovery.inspection import inspect_until_stable, refuse_unfinished
 from headwater.recovery.replay import FrameGroup, replay
 from headwater.recovery.rows import RecordRows, replay_rows
-from headwater.recovery.snapshots import covered_frames, covered_logs, load_snapshot
+from headwater.recovery.snapshots import (
+    covered_frames,
+    covered_logs,
+    load_snapshot,
+    refuse_missing_frames,
+)
+from headwater.recovery.stored_topic import StoredTopic
 from headwater.recovery.survey import ShardSurvey
-from headwater.recovery.verdict import FileVerdict
 from headwater.recovery.wal_recovery import inspect_wal
-from headwater.store.segment import SegmentChangedError
 
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """Records up to `last_seq` were deleted: those whose tag matches, or jobs that are done."""
-
-    last_seq: int
-    matcher: TagMatcher | None
-    seqs: tuple[int, ...] = ()
-    """Jobs of a queue; without a matcher."""
-
-
-def deletion_of(body: RecordsDeleted) -> Deletion | int:
-    """By tag or by seq; or the first seq that is kept, when everything before it was deleted."""
-    if body.seqs:
-        return Deletion(max(body.seqs), None, body.seqs)
-    end = body.upto_seq + 1
-    if body.before_seq is not None:
-        end = min(body.before_seq, end)
-    if body.match is None:
-        return end
-    return Deletion(end - 1, TagMatcher(body.match.encode(), body.prefix))
+_WANTED: Final = (TABLE_FRAMES | CONTENT_FRAMES) - {
+    FrameType.HEAD_WATERMARK,
+    FrameType.IDEMPOTENCY,
+    FrameType.LEASE,
+}
+"""What only an owner needs is left out: it hands out seqs, keys and jobs."""
 
 
 @dataclass(slots=True)
-class LoggedTopic:
+class LoggedTopic(ContentSink[RecordRows]):
     topic_id: int
     name: str
     epoch: int
     settings: TopicSettings
+    stored: StoredTopic = field(default_factory=StoredTopic)
+    """How far segments reach, and the floors."""
     head_seq: int = 0
     """The last seq that has, or had, a record in log or segments."""
     checkpointed_seq: int = 0
     """Everything up to here is in segments."""
-    active_first_seq: int = 0
-    active_data_bytes: int = 0
-    evict_floor: int = 1
-    first_seq: int = 1
-    """Everything below is gone: deleted or lost. Dead records may still be at the front."""
-    losses: Loss = Loss.NONE
     reach: dict[TagMatcher, int] = field(default_factory=dict)
     """Deletes by tag, each with the last seq it was about; segments may not know them yet."""
     done: list[int] = field(default_factory=list)
@@ -93,19 +70,26 @@ class LoggedTopic:
     """Records behind the checkpoint, in seq order; within a run there is no gap."""
     lost: list[tuple[int, int]] = field(default_factory=list)
     """Seqs behind the checkpoint that a crash took: they were never in the log."""
-    was_ephemeral: bool = False
-    """Until the settings changed: a gap before the next record is a loss."""
+    history: TopicHistory[RecordRows] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.history = TopicHistory(self)
 
     @classmethod
     def from_meta(cls, meta: TopicMeta) -> LoggedTopic:
-        topic = cls(meta.topic_id, meta.name, meta.epoch, stored_settings(meta.settings))
+        settings, stored = stored_settings(meta.settings), StoredTopic.from_meta(meta)
+        topic = cls(meta.topic_id, meta.name, meta.epoch, settings, stored)
         topic.head_seq = topic.checkpointed_seq = meta.checkpointed_seq
-        topic.active_first_seq = meta.active_first_seq
-        topic.active_data_bytes = meta.active_data_bytes
-        topic.evict_floor = meta.evict_floor
-        topic.raise_first(max(meta.earliest_seq, meta.evict_floor, meta.delete_below))
-        topic.losses = Loss(meta.eviction_reason)
         return topic
+
+    @property
+    def first_seq(self) -> int:
+        """Everything below is gone: deleted or lost. Dead records may still be at the front."""
+        return self.stored.first_needed
+
+    @property
+    def losses(self) -> Loss:
+        return Loss(self.stored.losses)
 
     @property
     def deletions(self) -> list[Deletion]:
@@ -114,22 +98,9 @@ class LoggedTopic:
             deletions.append(Deletion(max(self.done), None, tuple(self.done)))
         return deletions
 
-    def raise_first(self, seq: int) -> None:
-        self.first_seq = max(self.first_seq, seq)
-
-    def lose_below(self, evict_floor: int, earliest_seq: int, reason: Loss) -> None:
-        self.evict_floor = max(self.evict_floor, evict_floor)
-        self.raise_first(max(earliest_seq, evict_floor))
-        self.losses |= reason
-
-    def absorbed(self, entry: CheckpointEntry) -> None:
-        """A checkpoint that is not older than what is known."""
-        self.lose_below(entry.evict_floor, entry.earliest_seq, Loss.NONE)
-        if entry.checkpointed_seq < self.checkpointed_seq:
-            return
-        upto = self.checkpointed_seq = entry.checkpointed_seq
-        self.active_first_seq = entry.active_first_seq
-        self.active_data_bytes = entry.active_data_bytes
+    def checkpointed(self) -> None:
+        """Everything up to `checkpointed_seq` is read from segments from now on."""
+        upto = self.checkpointed_seq
         self.head_seq = max(self.head_seq, upto)
         self.lost = [(max(low, upto + 1), high) for low, high in self.lost if high > upto]
         self.runs = [
@@ -138,38 +109,35 @@ class LoggedTopic:
             if int(run.seqs[-1]) > upto
         ]
 
-    def append(self, rows: RecordRows) -> None:
-        known = int(numpy.searchsorted(rows.seqs, self.head_seq, "right"))
-        rows = rows.since(known)
-        borders = (numpy.flatnonzero(numpy.diff(rows.seqs) != 1) + 1).tolist()
-        for start, end in itertools.pairwise([0, *borders, len(rows.seqs)]):
-            if start < end:
-                self._append_run(rows.part(start, end))
+    # -- what the log says of it; the numbers are read from it as well
 
-    def _append_run(self, run: RecordRows) -> None:
-        first_seq = int(run.seqs[0])
-        if first_seq > self.head_seq + 1 and self.was_ephemeral:
-            self.lost.append((self.head_seq + 1, first_seq - 1))
-        self.was_ephemeral = False
-        self.runs.append(run)
-        self.head_seq = int(run.seqs[-1])
+    def append(self, rows: RecordRows, start: int, end: int) -> None:
+        self.runs.append(rows.part(start, end))
+        self.head_seq = int(rows.seqs[end - 1])
 
-    def delete(self, body: RecordsDeleted) -> None:
-        deletion = deletion_of(body)
-        if not isinstance(deletion, Deletion):
-            self.raise_first(deletion)
-        elif deletion.matcher is None:
+    def fill(self, upto_seq: int, ts: int, *, lost: bool) -> None:
+        if lost:
+            self.lost.append((self.head_seq + 1, upto_seq))
+        self.head_seq = upto_seq
+
+    def delete_before(self, seq: int) -> None:
+        self.stored.delete_before(seq)
+
+    def delete(self, deletion: Deletion) -> None:
+        if deletion.matcher is None:
             self.done += deletion.seqs
         else:
             known = self.reach.get(deletion.matcher, 0)
             self.reach[deletion.matcher] = max(deletion.last_seq, known)
 
-    def reconfigure(self, body: SettingsChanged) -> None:
-        self.was_ephemeral = self.was_ephemeral or not self.settings.durability.is_logged
-        self.settings = stored_settings(body.settings)
+    def reconfigure(self, settings: TopicSettings) -> None:
+        self.settings = settings
+
+    def evict(self, evict_floor: int, earliest_seq: int, losses: Loss) -> None:
+        self.stored.evict(evict_floor, earliest_seq, losses)
 
 
-class LogView:
+class LogView(TopicSink[LoggedTopic]):
     """Topics as of now; `follow` takes in what was written since."""
 
     def __init__(self, disk: Disk, directory: PurePath) -> None:
@@ -179,10 +147,8 @@ class LogView:
                 f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
             )
         self.directory = directory
-        self._by_id: dict[int, LoggedTopic] = {}
-        self._by_name: dict[str, LoggedTopic] = {}
-        self._epochs: dict[str, int] = {}
-        self._next_topic_id = 1
+        self._table: TopicTable[LoggedTopic] = TopicTable()
+        self._fold = TopicFold(self._table, self)
         # The snapshot first: of what it covers, the log need not be read. Should the log be
         # trimmed behind a newer one in between, that shows, and another view is taken.
         snapshot = load_snapshot(disk, directory, [])
@@ -191,7 +157,7 @@ class LogView:
         if report.refusals:
             report = inspect_until_stable(disk, wal_directory, covered=known)
         report.raise_if_refused()
-        _refuse_unfinished(report.shards)
+        refuse_unfinished(report.shards)
         self._follower = LogFollower(disk, wal_directory, report.shards)
         covered = self._from_snapshot(snapshot, report.shards)
         self._take_in(replay(disk, report.shards, covered), covered)
@@ -207,10 +173,10 @@ class LogView:
 
     def topics(self) -> Iterator[LoggedTopic]:
         """By name."""
-        return (self._by_name[name] for name in sorted(self._by_name))
+        return iter(sorted(self._table, key=lambda topic: topic.name))
 
     def find(self, name: str) -> LoggedTopic | None:
-        return self._by_name.get(name)
+        return self._table.find(name)
 
     def follow(self) -> bool:
         """Take in what was written since. False when that was nothing."""
@@ -224,92 +190,27 @@ class LogView:
         covered: dict[PurePath, int] = {}
         if snapshot is not None:
             covered = covered_frames(self.directory, snapshot, shards)
-            self._epochs.update(snapshot.epochs)
-            self._next_topic_id = snapshot.next_topic_id
-            for meta in snapshot.topics:
-                self._add(LoggedTopic.from_meta(meta))
-        for shard in shards:
-            ended = covered.get(shard.directory, 0)
-            if shard.files and shard.files[0].number > ended + 1:
-                raise DamageError(
-                    f"the log begins at frame {shard.files[0].number}, but the newest readable "
-                    f"snapshot ends at frame {ended}",
-                    path=shard.directory,
-                    advice="restore the missing snapshot or a backup",
-                )
+            self._table.begin(snapshot, LoggedTopic.from_meta)
+        refuse_missing_frames(shards, covered)
         return covered
 
     def _take_in(self, groups: Iterator[FrameGroup], covered: dict[PurePath, int]) -> None:
-        for entry in replay_rows(groups, covered, records=True):
-            if isinstance(entry, RecordRows):
-                topic = self._by_id.get(entry.topic_id)
-                if topic is not None:
-                    topic.append(entry)
-            else:
-                self._apply(entry)
+        for entry in replay_rows(groups, covered, _WANTED):
+            topic = self._table.by_id(entry.topic_id)
+            if not isinstance(entry, RecordRows):
+                self._apply(entry, topic)
+            elif topic is not None:
+                topic.history.append(entry)
 
-    def _apply(self, frame: Frame) -> None:
+    def _apply(self, frame: Frame, topic: LoggedTopic | None) -> None:
         try:
-            if frame.type is FrameType.CHECKPOINT_MARK:
-                for entry in decode_checkpoint_mark(frame):
-                    topic = self._by_id.get(entry.topic_id)
-                    if topic is not None:
-                        topic.absorbed(entry)
-                return
-            if frame.type is FrameType.TOPIC_CREATE:
-                self._created(frame)
-                return
-            topic, apply = self._by_id.get(frame.topic_id), _APPLY.get(frame.type)
-            if topic is not None and frame.type is FrameType.TOPIC_DELETE:
-                self._forget(topic)
-            elif topic is not None and apply is not None:
-                apply(topic, frame)
+            if topic is None or not topic.history.apply(frame):
+                self._fold.take(frame)
         except UnknownFrameError as error:
             raise NewerFormatError(error.reason, path=self.directory) from error
 
-    def _created(self, frame: Frame) -> None:
-        if frame.topic_id in self._by_id:
-            return
-        body = decode_body(frame, TopicCreated)
-        older = self._by_name.get(body.name)
-        newest = self._epochs.get(body.name, 0) if older is None else older.epoch
-        if frame.topic_id < self._next_topic_id and newest >= body.epoch:
-            return  # dropped since, and the snapshot knows it
-        if older is not None:
-            self._forget(older)
-        settings = stored_settings(body.settings)
-        self._add(LoggedTopic(frame.topic_id, body.name, body.epoch, settings))
+    def make(self, topic_id: int, body: TopicCreated) -> LoggedTopic:
+        return LoggedTopic(topic_id, body.name, body.epoch, stored_settings(body.settings))
 
-    def _add(self, topic: LoggedTopic) -> None:
-        self._by_id[topic.topic_id] = topic
-        self._by_name[topic.name] = topic
-        self._next_topic_id = max(self._next_topic_id, topic.topic_id + 1)
-        self._epochs.pop(topic.name, None)
-
-    def _forget(self, topic: LoggedTopic) -> None:
-        del self._by_id[topic.topic_id]
-        if self._by_name.get(topic.name) is topic:
-            del self._by_name[topic.name]
-        self._epochs[topic.name] = topic.epoch
-
-
-def _refuse_unfinished(shards: Iterable[ShardSurvey]) -> None:
-    """Only the last file of a shard can be in the middle of a write."""
-    for shard in shards:
-        for scan in shard.files[:-1]:
-            if scan.verdict is not FileVerdict.CLEAN:
-                raise SegmentChangedError(f"{scan.path} was changed while it was being read")
-
-
-def _floors(topic: LoggedTopic, frame: Frame) -> None:
-    evict_floor, earliest_seq, reason = decode_evict_watermark(frame)
-    topic.lose_below(evict_floor, earliest_seq, Loss(reason))
-
-
-_APPLY: Final[dict[FrameType, Callable[[LoggedTopic, Frame], None]]] = {
-    FrameType.CONFIG_UPDATE: lambda topic, frame: topic.reconfigure(
-        decode_body(frame, SettingsChanged)
-    ),
-    FrameType.DELETE: lambda topic, frame: topic.delete(decode_body(frame, RecordsDeleted)),
-    FrameType.EVICT_WATERMARK: _floors,
-}
+    def moved(self, topic: LoggedTopic) -> None:
+        topic.checkpointed()

@@ -1,6 +1,6 @@
-"""A running server as a place to read from: pages of Arrow over HTTP, by as many tasks as wanted.
+"""A running server as a location to read from: pages of Arrow over HTTP, by any number of tasks.
 
-The server knows everything, so nothing has to be looked up twice: a page tells what was lost
+The server knows everything, so nothing has to be looked up twice: a page says what was lost
 before it and where to go on. Imports the client when it is used, not before: those who read files
 need none.
 """

@@ -1,8 +1,8 @@
 """Caps and ages: what an owner would not show any more, worked out from index entries alone.
 
-An owner writes its floors down about once a second, and a stopped one not at all, while records
-go on growing older. So whoever reads the files lets caps and ages take what is theirs first, as
-an owner does. Only topics that have a cap or an age cost anything here.
+An owner writes its floors down about once a second, and a stopped one not at all, while records go
+on growing older. So a reader of the files applies caps and ages first, as an owner does. Only
+topics that have a cap or an age cost anything here.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Slots:
     deleted: NDArray[numpy.bool_] | None = None
 
     def live(self) -> NDArray[numpy.int64]:
-        """Places of live records."""
+        """Positions of live records."""
         alive = index_flags(self.entries) & _DEAD == 0
         if self.deleted is not None:
             alive &= ~self.deleted

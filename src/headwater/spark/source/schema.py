@@ -1,6 +1,6 @@
 """The columns of the source: the envelope of a record, its payload, and the fields asked for.
 
-`data` and `meta` are the bytes as they were sent. A row is a record, or a gap: then `gap` tells
+`data` and `meta` are the bytes as they were sent. A row is a record, or a gap: then `gap` says
 the range that is lost, `seq` is the first seq of it, and everything else is null.
 """
 
@@ -113,7 +113,7 @@ def _refuse_taken(names: list[str], taken: frozenset[str], option: str, advice: 
 def chosen_columns(options: SourceOptions, wanted: StructType) -> Columns:
     """The columns of a schema that was given: some of the envelope, some of the payload's fields.
 
-    Spark does not tell a source which columns a query uses, so a reader that is given a smaller
+    Spark does not say which columns a query uses, so a reader that is given a smaller
     schema is how less is read and moved. A column that is not known is a field of the payload.
     """
     known = {field.name: field for field in full_columns(options).schema.fields}

@@ -1,7 +1,7 @@
-"""The rows of one piece: entries checked, frames held against them, columns made of what is live.
+"""The rows of one split: entries checked, frames compared with them, columns made of what is live.
 
 Nothing here decides what an error means: a file that is gone or does not fit may have been
-changed by its owner, and whoever asked looks where the records went.
+changed by its owner, and the caller locates the records again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from headwater.store.pair import with_file
 from headwater.store.segment import Segment, SegmentChangedError, SegmentSlice
 from headwater.wire.frame_rows import FrameRows, Mask, portions
 
-ADVICE: Final = "see `headwater verify`; failOnDataLoss=false reads around it and tells"
+ADVICE: Final = "see `headwater verify`; failOnDataLoss=false reads around it and reports it"
 _DELETED: Final = int(IndexFlag.DELETED)
 _LOST: Final = int(IndexFlag.LOST)
 _DAMAGED: Final = int(IndexFlag.DAMAGED)
@@ -80,7 +80,7 @@ class SegmentFiles(Protocol):
 def read_split(
     directory: Directory, topic_id: int, split: Split, context: ReadContext, *, tolerant: bool
 ) -> Iterator[ReadResult]:
-    """`tolerant`: damage is told as a gap instead of being an error."""
+    """`tolerant`: damage is reported as a gap instead of being an error."""
     if isinstance(split, LostSplit):
         yield ReadResult(split.gap, split.last_seq)
     elif isinstance(split, LogSplit):
@@ -162,7 +162,7 @@ def _stretch(
         )
         chosen = wanted[some]
         if faults.any():
-            # Deleted in the data and live in the index: somebody deletes it right now.
+            # Deleted in the data and live in the index: its owner is deleting it.
             chosen = chosen & (faults != FrameFault.DELETED)
             bad = numpy.flatnonzero(chosen & (faults != FrameFault.NONE))
             chosen = chosen & (faults == FrameFault.NONE)

@@ -1,7 +1,7 @@
 """What a task is sent: which seqs of which topic, and where they were when the query was planned.
 
-A place is a hint. Segments are rewritten, moved and dropped and log files are trimmed while a
-query waits for its turn, so a task that does not find what it was promised looks again by itself.
+Where they are is a hint. Segments are rewritten, moved and dropped and log files are trimmed while
+a query waits for its turn, so a task that does not find its files locates the records again.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from numpy.typing import NDArray
 from headwater.core.errors import DataLossError
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.recovery.follower import LogFollower
+from headwater.recovery.history.floors import Deletion
 from headwater.spark.source.batch_assembler import Gap
-from headwater.spark.source.log_view import Deletion
 from headwater.store.segment import Segment
 
 
 def data_loss(topic: str, gap: Gap) -> DataLossError:
     return DataLossError(
         f"topic {topic!r} has lost {gap}",
-        advice="with failOnDataLoss=false this becomes a row whose column gap tells it",
+        advice="with failOnDataLoss=false this becomes a row whose column gap describes it",
     )
 
 
@@ -112,7 +112,7 @@ def _even(splits: list[Split], rows_max: int, bytes_max: int) -> tuple[int, int]
 
 
 def portions(splits: list[Split], rows_max: int, bytes_max: int) -> Iterator[list[Split]]:
-    """Pieces in portions of bounded size, cut where they must be; at least one seq in each.
+    """Splits in portions of bounded size, cut where they must be; at least one seq in each.
 
     Portions are as few as the bounds allow and about equal: a short one at the end would leave
     cores without work while the others finish.

@@ -1,8 +1,8 @@
 """How far a stream has come: for each topic its epoch and the last seq that was read.
 
 Spark keeps offsets as text and compares them as text, so the keys are always in the same order.
-A topic enters at the place it is read from, before a record of it is, so that whoever runs a
-batch again reads the same seqs.
+A topic enters with the seq it is read from, before a record of it is, so that a
+batch that is run again reads the same seqs.
 """
 
 from __future__ import annotations

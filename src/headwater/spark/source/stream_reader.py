@@ -106,13 +106,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Cursor(facts.epoch, seq)
 
     def _facts(self) -> dict[str, TopicFacts]:
-        def look(snapshot: LocationSnapshot) -> dict[str, TopicFacts]:
+        def all_facts(snapshot: LocationSnapshot) -> dict[str, TopicFacts]:
             names = snapshot.names() if self._options.topic_pattern else self._options.topics
             wanted = filter(self._options.wants, names)
             facts_by_name = ((name, snapshot.facts(name)) for name in wanted)
             return {name: facts for name, facts in facts_by_name if facts is not None}
 
-        return self._location.now(look)
+        return self._location.now(all_facts)
 
     def _heads(self) -> dict[str, Cursor]:
         return {name: Cursor(f.epoch, f.head_seq) for name, f in self._facts().items()}
@@ -140,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 ends[name] = Cursor(each.epoch, each.head_seq)
                 continue
             from_seq = max(cursor.seq, each.first_seq - 1)
-            ends[name] = Cursor(each.epoch, from_seq)  # what is gone before it is told as well
+            ends[name] = Cursor(each.epoch, from_seq)  # what is gone before it is reported as well
             lags[name] = max(head - from_seq, 0)
         for name, count in share(lags, most).items() if most is not None else lags.items():
             if count:

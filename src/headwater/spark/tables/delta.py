@@ -76,7 +76,7 @@ class DeltaLake:
             try:
                 table.alter.add_columns([_delta_field(field) for field in added])
             except (CommitFailedError, TableNotFoundError):
-                continue  # somebody else changed the table; look again
+                continue  # another writer changed the table; read it again
         raise CommitConflictError(f"{self.location.uri} changes all the time; try again")
 
     def commit(self, landing: Landing, files: Sequence[WrittenFile]) -> None:
@@ -146,7 +146,7 @@ class DeltaLake:
                 commit_properties=CommitProperties(
                     app_transactions=[Transaction(name, landing.batch) for name in _names(landing)],
                     custom_metadata={"headwater": f"batch {landing.batch} of {landing.app}"},
-                    # Tried again by itself it would not look whether it is still wanted.
+                    # A retry of its own would not check whether the commit is still wanted.
                     max_commit_retries=0,
                 ),
                 post_commithook_properties=PostCommitHookProperties(create_checkpoint=True),

@@ -4,7 +4,7 @@ The catalog is the place where a commit is decided. Without a name of one it is 
 the table's directory, enough for one machine; a table in an object store needs a real one.
 
 A batch is one transaction: the files, and the properties that say whose batch it is. `pyiceberg`
-repeats a commit that lost against another by itself, without looking whether it is still wanted;
+repeats a commit that lost against another by itself, without checking whether it is still wanted;
 that is switched off here, and the batch is looked up again before each try.
 """
 
@@ -177,7 +177,7 @@ class IcebergLake:
                 for name in partition_by:
                     spec.add_field(name, IdentityTransform(), name)
         except TableAlreadyExistsError:
-            return  # somebody else made it; look again
+            return  # another writer made it; read it again
 
     def _alter(self, table: Any, there: Any, wanted: Any) -> bool:
         from pyiceberg.exceptions import CommitFailedException

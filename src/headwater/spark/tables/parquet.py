@@ -286,7 +286,7 @@ def _landed(commit: Commit, landing: Landing) -> Landed | None:
 
 
 def _widens(there: Any, wanted: Any) -> bool:
-    """Old files keep the narrow type; readers are told the wide one, see the page."""
+    """Old files keep the narrow type; readers get the wide one, see the page."""
     return is_wider(wanted, there)
 
 

@@ -75,7 +75,7 @@ class Table(Protocol):
 
     def commit(self, landing: Landing, files: Sequence[WrittenFile]) -> None:
         """Make the files part of the table, all or none. `AlreadyLandedError` when this batch is
-        part of it: whoever committed it, these files are not."""
+        part of it: a run has committed it, and not with these files."""
 
     def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
         """Where and how executors write the files of a batch."""
@@ -146,10 +146,10 @@ def commit_between_others(
     current: Callable[[], tuple[T, Landed | None] | None],
     append: Callable[[T], bool],
 ) -> None:
-    """Commit to a table that others commit to as well: look, append, and look again if they won.
+    """Commit to a table that others commit to as well: read, append, and read again if they won.
 
-    `look` opens the table as it is now and says what is there of this app; None: there is no table.
-    `append` is False when somebody else's commit came first.
+    `current` opens the table as it is now and says what is there of this app; None: there is no
+    table. `append` is False when another writer's commit came first.
     """
     for _ in range(COMMIT_TRIES):
         seen = current()

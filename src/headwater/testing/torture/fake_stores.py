@@ -152,9 +152,9 @@ class Stores:
 
     def round(self) -> None:
         """Whatever the background threads would do now."""
-        for keeper in (self.database.engine._maintenance, self.kafka._keeper):
-            assert isinstance(keeper, SteppedMaintenance)
-            keeper.round()
+        for maintenance in (self.database.engine._maintenance, self.kafka._maintenance_thread):
+            assert isinstance(maintenance, SteppedMaintenance)
+            maintenance.round()
 
     def close(self) -> None:
         self.feeder.stop()

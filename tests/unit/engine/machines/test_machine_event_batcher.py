@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from headwater.api.machine_requests import ApplyEvent
 from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.draft import Draft
 from headwater.engine.machines.event_batcher import GROUP_BYTES, MEMBERS_MAX
-from headwater.engine.machines.requests import ApplyEvent
 from headwater.engine.pending import Pending
 from headwater.model.machines.errors import MachineError
 from headwater.testing import FakeDisk, ManualClock

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.api.machine_requests import watch_filter
 from headwater.core.limits import INTEGER_MAX
-from headwater.engine.machines.watchers import watch_filter
 from headwater.format.machines.names import segment_of
 from headwater.recovery.machines import survey
 from tests.rig.machines import ORDER, SteppedStore, new_disk

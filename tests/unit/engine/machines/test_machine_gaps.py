@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
+from headwater.api.machine_requests import WatchFilter
 from headwater.core.errors import OverloadedError
 from headwater.engine.machines.log_reader import GapReason, LogGap, WalEntry
 from headwater.engine.machines.transition_feeder import LOG_BEGIN
-from headwater.engine.machines.watchers import TransitionEvent, WatchFilter
+from headwater.engine.machines.watchers import TransitionEvent
 from headwater.format.machines.names import (
     global_offset,
     segment_name,

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from headwater.engine.machines.requests import ApplyEvent, CreateInstance, Request
+from headwater.api.machine_requests import ApplyEvent, CreateInstance, Request
 from headwater.format.machines.names import global_offset
 from headwater.testing import FakeDisk
 from tests.rig.machines import PLACE, SMALL, SteppedStore

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from headwater.engine.machines.requests import ApplyEvent
+from headwater.api.machine_requests import ApplyEvent
 from headwater.testing import FakeDisk
 from tests.rig.machines import ORDER, SMALL, Heard, SteppedStore, new_disk
 

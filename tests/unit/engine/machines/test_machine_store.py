@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from headwater.api import machine_requests as requests
+from headwater.api.machine_requests import ApplyEvent, CreateInstance, DeleteInstance
 from headwater.core.errors import ClosedError, DirectoryInUseError
-from headwater.engine.machines import requests
 from headwater.engine.machines.answers import Applied
-from headwater.engine.machines.requests import ApplyEvent, CreateInstance, DeleteInstance
 from headwater.model.machines.errors import MachineError
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.machines import ORDER, ORDER_2, SMALL, SteppedStore, new_disk
@@ -219,7 +219,10 @@ def test_an_id_kept_for_ever_is_kept_from_the_moment_it_was_given(disk: FakeDisk
         store.delete_instance("on its way")
         return store.create_instance("order", 1, "on its way")
 
-    both: list[requests.Request] = [DeleteInstance("batch"), CreateInstance("order", 1, "batch")]
+    both: list[requests.Request] = [
+        DeleteInstance("batch"),
+        CreateInstance("order", 1, "batch"),
+    ]
     assert refused(store, lambda: store.batch(both)).code == "INSTANCE_EXISTS"
     with pytest.raises(MachineError, match="already, or was before"):
         store.do(at_once)

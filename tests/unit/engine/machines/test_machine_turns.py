@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headwater.engine.machines.deletions import Deletion, Deletions
-from headwater.engine.machines.requests import CreateInstance, DeleteInstance, FlushAll
+from headwater.api.machine_requests import CreateInstance, DeleteInstance, FlushAll
+from headwater.engine.machines.deletions import Deletions, InstanceDeletion
 from headwater.engine.pending import Pending
 from headwater.model.machines.errors import MachineError
 from headwater.testing import FakeDisk
@@ -88,10 +88,10 @@ def test_a_second_delete_tells_of_the_first_also_while_that_is_under_way(
 def test_only_so_many_deletions_are_remembered() -> None:
     kept = Deletions(count_max=2)
     for number in range(3):
-        kept.note(str(number), Deletion(number, "m"))
+        kept.note(str(number), InstanceDeletion(number, "m"))
     assert [kept.get(str(number)) is not None for number in range(3)] == [False, True, True]
-    kept.note("1", Deletion(9, "m"))
-    kept.note("3", Deletion(3, "m"))
-    assert (kept.get("1"), kept.get("2")) == (Deletion(9, "m"), None)
+    kept.note("1", InstanceDeletion(9, "m"))
+    kept.note("3", InstanceDeletion(3, "m"))
+    assert (kept.get("1"), kept.get("2")) == (InstanceDeletion(9, "m"), None)
     kept.forget("1")
     assert len(kept) == 1

@@ -7,9 +7,9 @@ from functools import partial
 
 import pytest
 
+from headwater.api.machine_requests import WatchFilter, watch_filter
 from headwater.config.machines import MachineSettings
 from headwater.engine.machines.log_reader import GapReason, LogGap
-from headwater.engine.machines.watchers import WatchFilter, watch_filter
 from headwater.format.machines.names import global_offset
 from headwater.model.machines.errors import MachineError
 from tests.rig.machines import ORDER, SMALL, SteppedStore, new_disk

@@ -16,17 +16,17 @@ def test_a_round_that_fails_in_an_unforeseen_way_is_not_the_last_one() -> None:
     seen: list[Exception | None] = []
 
     def work() -> None:
-        seen.append(keeper.error)
+        seen.append(maintenance.error)
         rounds.release()
         failure = failures.pop(0) if failures else None
         if failure is not None:
             raise failure
 
-    keeper = MaintenanceThread(SystemClock(), 1, work)
-    keeper.start()
+    maintenance = MaintenanceThread(SystemClock(), 1, work)
+    maintenance.start()
     try:
         for _ in range(4):
             assert rounds.acquire(timeout=PATIENCE_S)
     finally:
-        keeper.stop()
+        maintenance.stop()
     assert [type(error) for error in seen[:4]] == [type(None), RuntimeError, OSError, type(None)]

@@ -29,8 +29,8 @@ class Place:
         self.db.append(topic, [{"data": data, **more} for data in datas])
 
     def forward(self) -> None:
-        self.db.engine.forwarding.route_all()
-        self.db.engine.forwarding.run_dry()
+        self.db.engine.copy_rounds.route_all()
+        self.db.engine.copy_rounds.run_dry()
 
     def holding(self) -> AbstractContextManager[None]:
         """Inside, what is asked for gathers; the log takes it at the end."""

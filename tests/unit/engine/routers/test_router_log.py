@@ -69,17 +69,17 @@ def test_copies_go_through_the_log_behind_writes_that_are_on_their_way(place: Pl
 
 
 def test_a_paused_forwarder_copies_nothing_until_it_is_resumed(place: Place) -> None:
-    forwarding = place.db.engine.forwarding
+    copy_rounds = place.db.engine.copy_rounds
     place.db.put_router("r", source="in", dest="out")
-    forwarding.pause()
+    copy_rounds.pause()
     place.write(*range(10))
-    forwarding.run_dry()
+    copy_rounds.run_dry()
     assert place.db.router("r").lag == 10
-    forwarding.records_per_round = 4
-    forwarding.resume()
-    assert forwarding.round()
+    copy_rounds.records_per_round = 4
+    copy_rounds.resume()
+    assert copy_rounds.round()
     assert place.db.router("r").lag == 6, "a round does no more than it may"
-    forwarding.run_dry()
+    copy_rounds.run_dry()
     assert place.datas("out") == list(range(10))
 
 
@@ -102,8 +102,8 @@ def test_a_source_that_forgot_what_it_had_is_followed_from_where_it_is(place: Pl
 
 def test_a_source_in_segments_is_copied_as_well_as_one_in_memory(place: Place) -> None:
     place.db.put_router("r", source="in", dest="out")
-    forwarding = place.db.engine.forwarding
-    forwarding.pause()
+    copy_rounds = place.db.engine.copy_rounds
+    copy_rounds.pause()
     for number in range(40):
         place.write({"n": number}, tag=f"t{number % 3}")
     place.db.checkpoint()

@@ -202,7 +202,7 @@ def test_a_full_destination_that_refuses_holds_the_router_until_there_is_room(
     state = place.db.router("r")
     assert (state.held, state.source_seq, state.lag) == (True, 3, 2)
     place.db.delete("out", before_seq=3)
-    place.db.engine.forwarding.run_dry()
+    place.db.engine.copy_rounds.run_dry()
     assert place.datas("out") == [3, 4, 5]
     assert not place.db.router("r").held
 

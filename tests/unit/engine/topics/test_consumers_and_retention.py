@@ -27,7 +27,7 @@ def test_a_router_into_a_queue_passes_on_what_its_source_lost_as_a_tombstone() -
     place.db.create("source", cap_records=2)
     place.db.put_router("feeds", source="source", dest="jobs")
     place.db.append("source", [{"data": n} for n in range(6)])
-    place.db.engine.forwarding.run_dry()
+    place.db.engine.copy_rounds.run_dry()
     tombstone = place.db.diff("jobs").tombstone
     assert tombstone is not None
     assert tombstone.reason == "source_trim"

@@ -10,10 +10,9 @@ import pytest
 import headwater
 from headwater.core.errors import DamageError
 from headwater.core.records import Record
+from headwater.core.results import Diff, Tombstone
 from headwater.engine.routers import copy_rounds
-from headwater.engine.topics.reader import Diff
 from headwater.format.segment import SegmentFile
-from headwater.model.loss import Tombstone
 from tests.rig.damage import (
     damage_entries,
     damage_records,
@@ -254,11 +253,11 @@ def test_routers_leave_a_lost_place_for_a_damaged_record_and_go_on(opened: Open)
     guarantees = ("exactly_once", "at_least_once")
     for guarantee in guarantees:
         db.put_router(guarantee, source="a", dest=f"copy-{guarantee}", guarantee=guarantee)
-    db.engine.forwarding.pause()
+    db.engine.copy_rounds.pause()
     filled(db)
     damage_records(directory_of(db), topic_id(db), bad)
-    db.engine.forwarding.resume()
-    db.engine.forwarding.run_dry()
+    db.engine.copy_rounds.resume()
+    db.engine.copy_rounds.run_dry()
     whole = [n for n in range(1, RECORDS + 1) if n not in bad]
     for guarantee in guarantees:
         assert db.router(guarantee).lag == 0
@@ -275,11 +274,11 @@ def test_routers_take_a_long_damaged_stretch_in_pieces(
     db = opened(cache_bytes=0)
     db.create("a")
     db.put_router("r", source="a", dest="copy", guarantee="exactly_once")
-    db.engine.forwarding.pause()
+    db.engine.copy_rounds.pause()
     filled(db)
     damage_records(directory_of(db), topic_id(db), range(9, 20))
-    db.engine.forwarding.resume()
-    db.engine.forwarding.run_dry()
+    db.engine.copy_rounds.resume()
+    db.engine.copy_rounds.run_dry()
     seqs, gaps = read_on(db, topic="copy")
     assert [(gap.gap_from, gap.gap_to) for gap in gaps] == [(9, 19)]
     assert seqs == [*range(1, 9), *range(20, RECORDS + 1)]

@@ -228,15 +228,15 @@ def test_a_damaged_destination_stops_no_router_beside_its_own() -> None:
     for dest in ("damaged", "sound"):
         life.db.put_router(f"to-{dest}", source="source", dest=dest, guarantee="exactly_once")
     life.db.append("source", records(1))
-    life.db.engine.forwarding.run_dry()
+    life.db.engine.copy_rounds.run_dry()
     life.db.close()
     damaged = life.db.engine.topic("damaged").topic_id
     life.fake.truncate_file(DATA / "topics" / topic_directory_name(damaged) / FIRST, 10)
     life._open()
     life.db.append("source", records(2))
-    forwarding = life.db.engine.forwarding
-    forwarding.run_dry()
+    copy_rounds = life.db.engine.copy_rounds
+    copy_rounds.run_dry()
     assert life.db.state("sound").head_seq == 3
     assert [life.db.router(f"to-{dest}").held for dest in ("damaged", "sound")] == [True, False]
-    assert forwarding.failures.keys() == {"to-damaged"}
-    assert "restore a backup" in forwarding.failures["to-damaged"]
+    assert copy_rounds.failures.keys() == {"to-damaged"}
+    assert "restore a backup" in copy_rounds.failures["to-damaged"]

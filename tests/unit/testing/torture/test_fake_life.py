@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.core.results import Deleted
 from headwater.engine.database import Database
-from headwater.engine.topics.lifecycle import Deleted
 from headwater.testing.torture.fake_life import FakeLife
 from headwater.testing.torture.outcome import Tally
 

@@ -56,7 +56,7 @@ class Path:
 
 
 @dataclass(slots=True)
-class Layout:
+class DrawingLayout:
     width: float
     height: float
     boxes: dict[str, Box]
@@ -66,7 +66,7 @@ class Layout:
 
 
 @dataclass(slots=True)
-class _Gap:
+class _RankGap:
     """The space above a rank: rows for the arrows that run through it."""
 
     rows: list[tuple[Arrow, float]] = field(default_factory=list)
@@ -101,7 +101,7 @@ def one_label_width(label: str) -> float:
     return text_width(shortened(label)) * LABEL_SCALE
 
 
-def lay_out(drawn: Picture) -> Layout:
+def lay_out(drawn: Picture) -> DrawingLayout:
     return _LayoutBuilder(drawn).layout()
 
 
@@ -112,13 +112,13 @@ class _LayoutBuilder:
         self._rank_of = {state: number for number, rank in enumerate(self._ranks) for state in rank}
         self._boxes = {state: Box(state) for state in drawn.states}
         self._start_x = 0.0
-        self._gaps = [_Gap() for _ in range(len(self._ranks) + 1)]
+        self._gaps = [_RankGap() for _ in range(len(self._ranks) + 1)]
         self._loops = [arrow for arrow in drawn.arrows if arrow.source == arrow.target]
         between = [arrow for arrow in drawn.arrows if arrow.source != arrow.target]
         self._near = [arrow for arrow in between if self._is_near(arrow)]
         self._far = [arrow for arrow in between if not self._is_near(arrow)]
 
-    def layout(self) -> Layout:
+    def layout(self) -> DrawingLayout:
         self._order_ranks()
         self._size_boxes()
         content = self._position_columns()
@@ -136,7 +136,7 @@ class _LayoutBuilder:
         first = self._boxes[self._drawn.initial]
         start = (self._start_x, first.y - GAP_PADDING - 4)
         title = text_width(self._drawn.title) * 1.2
-        return Layout(max(width, title) + MARGIN, height + MARGIN, self._boxes, paths, start)
+        return DrawingLayout(max(width, title) + MARGIN, height + MARGIN, self._boxes, paths, start)
 
     # -- across
 

@@ -12,6 +12,9 @@ from urllib.parse import quote
 
 import msgspec
 
+from headwater.api import machine_requests as requests
+from headwater.api.machine_requests import WatchFilter
+from headwater.api.machines import Moved
 from headwater.client.answers import decode
 from headwater.client.calls import HttpCall, RepeatRule
 from headwater.client.errors import NoAnswerError, error_of
@@ -28,18 +31,12 @@ from headwater.client.retry import may_retry
 from headwater.client.watch import Follow, HandOver, NextBytes, WatchOperation
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.json_text import json_text
-from headwater.engine.machines import calls as machine_calls
-from headwater.engine.machines import requests
-from headwater.engine.machines.api import Moved
-from headwater.engine.machines.watchers import WatchFilter
 from headwater.wire import machine_answers as answers
 
 T = TypeVar("T")
 
 
-def machine_operation(
-    request: machine_calls.MachineCall, policy: RetryPolicy
-) -> ClientOperation[Any]:
+def machine_operation(request: requests.MachineCall, policy: RetryPolicy) -> ClientOperation[Any]:
     """One call, with retries."""
     return (yield from call_operation(_CALLS[type(request)](request, policy), policy))
 
@@ -74,15 +71,15 @@ def _put(request: requests.PutMachine, _policy: RetryPolicy) -> HttpCall[Any]:
     return HttpCall("PUT", path, _reader(answers.MachinePutAnswer), body=body)
 
 
-def _get_machine(request: machine_calls.GetMachine, _policy: RetryPolicy) -> HttpCall[Any]:
+def _get_machine(request: requests.GetMachine, _policy: RetryPolicy) -> HttpCall[Any]:
     return HttpCall("GET", _version(*request), _reader(answers.MachineAnswer))
 
 
-def _list_machines(_request: machine_calls.ListMachines, _policy: RetryPolicy) -> HttpCall[Any]:
+def _list_machines(_request: requests.ListMachines, _policy: RetryPolicy) -> HttpCall[Any]:
     return HttpCall("GET", "/v0/machines", _reader(answers.MachineListAnswer))
 
 
-def _draw(request: machine_calls.DrawMachine, _policy: RetryPolicy) -> HttpCall[Any]:
+def _draw(request: requests.DrawMachine, _policy: RetryPolicy) -> HttpCall[Any]:
     query = {"format": request.form}
     if request.instance_id is not None:
         query["instance"] = request.instance_id
@@ -103,11 +100,11 @@ def _create(request: requests.CreateInstance, policy: RetryPolicy) -> HttpCall[A
     return HttpCall("POST", "/v0/instances", _reader(answers.InstanceMadeAnswer), body=body)
 
 
-def _get_instance(request: machine_calls.GetInstance, _policy: RetryPolicy) -> HttpCall[Any]:
+def _get_instance(request: requests.GetInstance, _policy: RetryPolicy) -> HttpCall[Any]:
     return HttpCall("GET", _instance(request.instance_id), _reader(answers.InstanceAnswer))
 
 
-def _list_instances(request: machine_calls.ListInstances, _policy: RetryPolicy) -> HttpCall[Any]:
+def _list_instances(request: requests.ListInstances, _policy: RetryPolicy) -> HttpCall[Any]:
     given = {"machine": request.machine, "state": request.state}
     query = {name: value for name, value in given.items() if value is not None}
     query |= {"limit": str(request.limit), "offset": str(request.offset)}
@@ -140,7 +137,7 @@ def _migrate(request: requests.MigrateInstance, _policy: RetryPolicy) -> HttpCal
     return HttpCall("POST", path, _reader(answers.MigratedAnswer), RepeatRule.NEVER, body=body)
 
 
-def _batch(request: machine_calls.Batch, policy: RetryPolicy) -> HttpCall[Any]:
+def _batch(request: requests.Batch, policy: RetryPolicy) -> HttpCall[Any]:
     operations = [_operation(each, policy) for each in request.operations]
     body = _json(operations=operations, mode=request.mode)
     return HttpCall("POST", "/v0/instances/batch", _reader(answers.BatchAnswer), body=body)
@@ -168,50 +165,48 @@ def _operation(request: Any, policy: RetryPolicy) -> dict[str, Any]:
     }
 
 
-def _history(request: machine_calls.ReadHistory, _policy: RetryPolicy) -> HttpCall[Any]:
+def _history(request: requests.ReadHistory, _policy: RetryPolicy) -> HttpCall[Any]:
     path, query = _instance(request.instance_id, "/history"), {"limit": str(request.limit)}
     return HttpCall("GET", path, _reader(answers.HistoryAnswer), query=query)
 
 
-def _snapshot_instance(
-    request: machine_calls.SnapshotInstance, _policy: RetryPolicy
-) -> HttpCall[Any]:
+def _snapshot_instance(request: requests.SnapshotInstance, _policy: RetryPolicy) -> HttpCall[Any]:
     path = _instance(request.instance_id, "/snapshot")
     return HttpCall("POST", path, _reader(answers.InstanceSnapshotAnswer))
 
 
-def _read_wal(request: machine_calls.ReadWal, _policy: RetryPolicy) -> HttpCall[Any]:
+def _read_wal(request: requests.ReadWal, _policy: RetryPolicy) -> HttpCall[Any]:
     body = _json(
         from_offset=request.from_offset, limit=request.limit, newest=request.newest or None
     )
     return HttpCall("POST", "/v0/machines/wal/read", _reader(answers.WalReadAnswer), body=body)
 
 
-def _wal_stats(_request: machine_calls.GetWalStats, _policy: RetryPolicy) -> HttpCall[Any]:
+def _wal_stats(_request: requests.GetWalStats, _policy: RetryPolicy) -> HttpCall[Any]:
     return HttpCall("GET", "/v0/machines/wal/stats", _reader(answers.WalStatsAnswer))
 
 
-def _compact(_request: machine_calls.Compact, _policy: RetryPolicy) -> HttpCall[Any]:
+def _compact(_request: requests.Compact, _policy: RetryPolicy) -> HttpCall[Any]:
     return HttpCall("POST", "/v0/machines/compact", _reader(answers.CompactedAnswer), body=b"{}")
 
 
 _CALLS: Final[dict[type, Callable[[Any, RetryPolicy], HttpCall[Any]]]] = {
     requests.PutMachine: _put,
-    machine_calls.GetMachine: _get_machine,
-    machine_calls.ListMachines: _list_machines,
-    machine_calls.DrawMachine: _draw,
+    requests.GetMachine: _get_machine,
+    requests.ListMachines: _list_machines,
+    requests.DrawMachine: _draw,
     requests.CreateInstance: _create,
-    machine_calls.GetInstance: _get_instance,
-    machine_calls.ListInstances: _list_instances,
+    requests.GetInstance: _get_instance,
+    requests.ListInstances: _list_instances,
     requests.ApplyEvent: _apply,
     requests.DeleteInstance: _delete,
     requests.MigrateInstance: _migrate,
-    machine_calls.Batch: _batch,
-    machine_calls.ReadHistory: _history,
-    machine_calls.SnapshotInstance: _snapshot_instance,
-    machine_calls.ReadWal: _read_wal,
-    machine_calls.GetWalStats: _wal_stats,
-    machine_calls.Compact: _compact,
+    requests.Batch: _batch,
+    requests.ReadHistory: _history,
+    requests.SnapshotInstance: _snapshot_instance,
+    requests.ReadWal: _read_wal,
+    requests.GetWalStats: _wal_stats,
+    requests.Compact: _compact,
 }
 
 

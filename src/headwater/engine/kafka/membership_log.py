@@ -19,13 +19,13 @@ from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.pending import Pending
 from headwater.format.kafka.events import GroupMembership
 from headwater.model.kafka_group import Outcome, Phase, Refusal, Refused
-from headwater.model.kafka_group.durable_group import DurableGroup, Standing
+from headwater.model.kafka_group.durable_group import DurableGroup, GroupStanding
 from headwater.observe.logs import Logger
 
 _UNAVAILABLE = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)
 
 
-class GroupLog:
+class MembershipLog:
     """Touched by the owner only."""
 
     def __init__(self, store: KafkaStore | UnavailableKafka, now_us: Callable[[], int]) -> None:
@@ -71,7 +71,7 @@ class GroupLog:
             group.logged = None
             self._log_empty(group)
 
-    def _log_standing(self, group: DurableGroup, standing: Standing) -> None:
+    def _log_standing(self, group: DurableGroup, standing: GroupStanding) -> None:
         event = membership_of(group)
         if not self._store.fits_membership(event):
             self._warn_too_large(group)

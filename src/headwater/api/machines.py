@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from headwater.engine.machines import calls, requests
-from headwater.engine.machines.watchers import WatchFilter, watch_filter
+from headwater.api import machine_requests as requests
+from headwater.api.machine_requests import WatchFilter, watch_filter
 from headwater.wire import machine_answers as answers
 
 Moved = answers.TransitionAnswer | answers.GapAnswer
@@ -18,7 +18,7 @@ class Machines:
 
     def __init__(
         self,
-        call: Callable[[calls.MachineCall], Any],
+        call: Callable[[requests.MachineCall], Any],
         watch: Callable[[WatchFilter, int | None, int | None], Iterator[Moved]],
     ) -> None:
         self._call = call
@@ -35,12 +35,12 @@ class Machines:
 
     def get_machine(self, machine: str, version: int | None = None) -> answers.MachineAnswer:
         """A version of a machine, the newest without one."""
-        answer: answers.MachineAnswer = self._call(calls.GetMachine(machine, version))
+        answer: answers.MachineAnswer = self._call(requests.GetMachine(machine, version))
         return answer
 
     def list_machines(self) -> answers.MachineListAnswer:
         """All machines, by name, with their versions."""
-        answer: answers.MachineListAnswer = self._call(calls.ListMachines())
+        answer: answers.MachineListAnswer = self._call(requests.ListMachines())
         return answer
 
     def draw(
@@ -52,7 +52,7 @@ class Machines:
         instance_id: str | None = None,
     ) -> str:
         """A picture of a machine: Mermaid text or `svg`, with the state of an instance marked."""
-        answer: str = self._call(calls.DrawMachine(machine, version, form, instance_id))
+        answer: str = self._call(requests.DrawMachine(machine, version, form, instance_id))
         return answer
 
     def create_instance(
@@ -74,7 +74,7 @@ class Machines:
 
     def get_instance(self, instance_id: str) -> answers.InstanceAnswer:
         """An instance: its state and context."""
-        answer: answers.InstanceAnswer = self._call(calls.GetInstance(instance_id))
+        answer: answers.InstanceAnswer = self._call(requests.GetInstance(instance_id))
         return answer
 
     def list_instances(
@@ -87,7 +87,7 @@ class Machines:
     ) -> answers.InstanceListAnswer:
         """Instances, by id; of one machine, in one state, as wanted."""
         answer: answers.InstanceListAnswer = self._call(
-            calls.ListInstances(machine, state, limit, offset)
+            requests.ListInstances(machine, state, limit, offset)
         )
         return answer
 
@@ -141,34 +141,34 @@ class Machines:
     ) -> answers.BatchAnswer:
         """Up to 100 of `headwater.CreateInstance`, `ApplyEvent` and `DeleteInstance`: `atomic`, all
         or nothing, or `best_effort`, each for itself."""
-        answer: answers.BatchAnswer = self._call(calls.Batch(operations, mode))
+        answer: answers.BatchAnswer = self._call(requests.Batch(operations, mode))
         return answer
 
     def history(self, instance_id: str, *, limit: int = 100) -> answers.HistoryAnswer:
         """What happened to an instance, oldest first: the newest `limit` entries."""
-        answer: answers.HistoryAnswer = self._call(calls.ReadHistory(instance_id, limit))
+        answer: answers.HistoryAnswer = self._call(requests.ReadHistory(instance_id, limit))
         return answer
 
     def snapshot_instance(self, instance_id: str) -> answers.InstanceSnapshotAnswer:
         """Write one instance to a snapshot of its own."""
-        answer: answers.InstanceSnapshotAnswer = self._call(calls.SnapshotInstance(instance_id))
+        answer: answers.InstanceSnapshotAnswer = self._call(requests.SnapshotInstance(instance_id))
         return answer
 
     def read_wal(
         self, from_offset: int = 0, *, limit: int = 100, newest: bool = False
     ) -> answers.WalReadAnswer:
         """Entries of the log, whatever they are about: from an offset on, or the newest."""
-        answer: answers.WalReadAnswer = self._call(calls.ReadWal(from_offset, limit, newest))
+        answer: answers.WalReadAnswer = self._call(requests.ReadWal(from_offset, limit, newest))
         return answer
 
     def wal_stats(self) -> answers.WalStatsAnswer:
         """How large the log is, and what it has done."""
-        answer: answers.WalStatsAnswer = self._call(calls.GetWalStats())
+        answer: answers.WalStatsAnswer = self._call(requests.GetWalStats())
         return answer
 
     def compact(self) -> answers.CompactedAnswer:
         """Take a snapshot, and drop the log before it. Happens by itself, too."""
-        answer: answers.CompactedAnswer = self._call(calls.Compact())
+        answer: answers.CompactedAnswer = self._call(requests.Compact())
         return answer
 
     def watch(

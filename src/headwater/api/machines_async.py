@@ -1,13 +1,13 @@
-"""State machines for event loops: the awaitable twin of `machine_face`."""
+"""State machines for event loops: the awaitable twin of `api`."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any
 
-from headwater.engine.machines import calls, requests
-from headwater.engine.machines.api import Moved
-from headwater.engine.machines.watchers import WatchFilter, watch_filter
+from headwater.api import machine_requests as requests
+from headwater.api.machine_requests import WatchFilter, watch_filter
+from headwater.api.machines import Moved
 from headwater.wire import machine_answers as answers
 
 
@@ -16,7 +16,7 @@ class AsyncMachines:
 
     def __init__(
         self,
-        call: Callable[[calls.MachineCall], Awaitable[Any]],
+        call: Callable[[requests.MachineCall], Awaitable[Any]],
         watch: Callable[[WatchFilter, int | None, int | None], AsyncIterator[Moved]],
     ) -> None:
         self._call = call
@@ -34,12 +34,12 @@ class AsyncMachines:
 
     async def get_machine(self, machine: str, version: int | None = None) -> answers.MachineAnswer:
         """A version of a machine, the newest without one."""
-        answer: answers.MachineAnswer = await self._call(calls.GetMachine(machine, version))
+        answer: answers.MachineAnswer = await self._call(requests.GetMachine(machine, version))
         return answer
 
     async def list_machines(self) -> answers.MachineListAnswer:
         """All machines, by name, with their versions."""
-        answer: answers.MachineListAnswer = await self._call(calls.ListMachines())
+        answer: answers.MachineListAnswer = await self._call(requests.ListMachines())
         return answer
 
     async def draw(
@@ -51,7 +51,7 @@ class AsyncMachines:
         instance_id: str | None = None,
     ) -> str:
         """A picture of a machine: Mermaid text or `svg`, with the state of an instance marked."""
-        answer: str = await self._call(calls.DrawMachine(machine, version, form, instance_id))
+        answer: str = await self._call(requests.DrawMachine(machine, version, form, instance_id))
         return answer
 
     async def create_instance(
@@ -73,7 +73,7 @@ class AsyncMachines:
 
     async def get_instance(self, instance_id: str) -> answers.InstanceAnswer:
         """An instance: its state and context."""
-        answer: answers.InstanceAnswer = await self._call(calls.GetInstance(instance_id))
+        answer: answers.InstanceAnswer = await self._call(requests.GetInstance(instance_id))
         return answer
 
     async def list_instances(
@@ -86,7 +86,7 @@ class AsyncMachines:
     ) -> answers.InstanceListAnswer:
         """Instances, by id; of one machine, in one state, as wanted."""
         answer: answers.InstanceListAnswer = await self._call(
-            calls.ListInstances(machine, state, limit, offset)
+            requests.ListInstances(machine, state, limit, offset)
         )
         return answer
 
@@ -140,18 +140,18 @@ class AsyncMachines:
     ) -> answers.BatchAnswer:
         """Up to 100 of `headwater.CreateInstance`, `ApplyEvent` and `DeleteInstance`: `atomic`, all
         or nothing, or `best_effort`, each for itself."""
-        answer: answers.BatchAnswer = await self._call(calls.Batch(operations, mode))
+        answer: answers.BatchAnswer = await self._call(requests.Batch(operations, mode))
         return answer
 
     async def history(self, instance_id: str, *, limit: int = 100) -> answers.HistoryAnswer:
         """What happened to an instance, oldest first: the newest `limit` entries."""
-        answer: answers.HistoryAnswer = await self._call(calls.ReadHistory(instance_id, limit))
+        answer: answers.HistoryAnswer = await self._call(requests.ReadHistory(instance_id, limit))
         return answer
 
     async def snapshot_instance(self, instance_id: str) -> answers.InstanceSnapshotAnswer:
         """Write one instance to a snapshot of its own."""
         answer: answers.InstanceSnapshotAnswer = await self._call(
-            calls.SnapshotInstance(instance_id)
+            requests.SnapshotInstance(instance_id)
         )
         return answer
 
@@ -159,17 +159,19 @@ class AsyncMachines:
         self, from_offset: int = 0, *, limit: int = 100, newest: bool = False
     ) -> answers.WalReadAnswer:
         """Entries of the log, whatever they are about: from an offset on, or the newest."""
-        answer: answers.WalReadAnswer = await self._call(calls.ReadWal(from_offset, limit, newest))
+        answer: answers.WalReadAnswer = await self._call(
+            requests.ReadWal(from_offset, limit, newest)
+        )
         return answer
 
     async def wal_stats(self) -> answers.WalStatsAnswer:
         """How large the log is, and what it has done."""
-        answer: answers.WalStatsAnswer = await self._call(calls.GetWalStats())
+        answer: answers.WalStatsAnswer = await self._call(requests.GetWalStats())
         return answer
 
     async def compact(self) -> answers.CompactedAnswer:
         """Take a snapshot, and drop the log before it. Happens by itself, too."""
-        answer: answers.CompactedAnswer = await self._call(calls.Compact())
+        answer: answers.CompactedAnswer = await self._call(requests.Compact())
         return answer
 
     def watch(

@@ -1,0 +1,18 @@
+"""The history of each log: one fold, used by everything that reads the log.
+
+A start of the engine, a reader beside a running owner, Spark's source and Spark's jobs all turn the
+same entries into what they need. What an entry means is decided here and nowhere else; what is
+built from it is the reader's business. So each module here has a fold, which is pure (no file, no
+clock, entries in and calls out), and the protocol of its sink, which the readers implement.
+
+Topics, whose log is read in two ways, have two folds:
+
+- `topics.TopicFold`: which topics there are, by name, id and epoch, and how far the files of each
+  are good. It needs control frames only, so a start runs it over the whole log before it reads any
+  index file, and a Spark job over summaries of single files (`recovery.catalog`).
+- `contents.TopicHistory`: what one topic holds: its records, a batch at a time, and the deletes,
+  floors, settings, keys and leases between them, in the order of the log.
+
+`floors` has what both share: what is gone from the front of a topic, and what a delete means.
+Start reading there, then `topics`, then `contents`.
+"""
