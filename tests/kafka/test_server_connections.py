@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headwater.server.connection import Awaits
 from headwater.server.kafka.connection import KafkaConnection
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.encoding import Chunk
@@ -248,13 +249,13 @@ def test_a_client_that_takes_nothing_of_its_answers_is_hung_up_on_with_a_line_in
         version = SUPPORTED[ApiKey.FETCH].newest
         endpoint = broker.endpoint
         frames = [request_frame(ApiKey.FETCH, version, n, "s", values) for n in range(1, 11)]
-        endpoint.idle_deadline_us = 1
+        endpoint.connections.deadlines_us[Awaits.REQUEST] = 1
         speaker.send(b"".join(frames))
         (connection,) = endpoint.connections
         eventually(lambda: connection._stuck_bytes)
         eventually(lambda: connection._stuck_since_us < endpoint.now_us() - 1_200_000)
         assert endpoint.connections, "whoever has answers to take is not idle"
-        endpoint.stuck_deadline_us = 1_000_000
+        endpoint.connections.deadlines_us[Awaits.ANSWERS_TAKEN] = 1_000_000
         eventually(lambda: not endpoint.connections)
         assert endpoint.counters.hang_ups == 1
     assert "takes nothing of its answers" in capfd.readouterr().err

@@ -69,7 +69,7 @@ def test_whoever_goes_while_all_topics_are_listed_leaves_nothing_behind(
 
     def row(topic: KafkaTopic, version: int) -> bytes:
         rows.append(version)
-        for each in broker.endpoint.connections - known:
+        for each in set(broker.endpoint.connections) - known:
             each.transport.abort()
         broker.endpoint.loop.call_later(0.1, gone.set)
         return topic_row(topic, version)

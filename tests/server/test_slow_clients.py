@@ -200,7 +200,7 @@ def test_descriptors_are_left_for_the_log_whoever_connects(
     monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: asked.append(limits))
     with running(tmp_path / "data") as server:
         assert asked == [(1_000, 1_000)]
-        assert server.app.connections_max == 500
+        assert server.app.room.connections_max == 500
 
 
 def test_writes_under_way_have_a_limit_for_each_key(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import itertools
 import secrets
 from collections.abc import Coroutine
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
 from headwater.config.server import ServerSettings
@@ -20,12 +20,12 @@ from headwater.observe.logs import Logger
 from headwater.server.access.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
 from headwater.server.access.quotas import Quotas
 from headwater.server.access.sites import Sites
+from headwater.server.connection import Connections, Room
 from headwater.server.failures import unforeseen
 from headwater.server.health.damage import DamageWatch
 from headwater.server.health.log_states import LogWatch
 from headwater.server.health.pressure import PressureWatch
 from headwater.server.health.status import TopicTotals
-from headwater.server.http.connection import HttpConnection
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_head import Head, KnownHeads
 from headwater.server.http.route_table import Handler, Route, RouteTable
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.partition_space import PartitionSpace
     from headwater.server.kafka.listener import KafkaListener
     from headwater.server.rcpx.listener import RcpxListener
-
-US: Final = 1_000_000
 
 
 class App:
@@ -76,7 +74,6 @@ class App:
         self.follower_queue = FollowerQueue(loop)
         self.webhooks = Webhooks(self)
         self.rcpx: RcpxListener | None = None
-        self.connections: set[HttpConnection] = set()
         self.sessions = WatchSessions(self)
         self.delivery = Delivery(self)
         self.pressure = PressureWatch(self)
@@ -84,20 +81,19 @@ class App:
         self.write_batcher = WriteBatcher(self)
         self.known_heads = KnownHeads()
         self.intake = Intake(loop, self.write_batcher.flush)
+        self.room = Room(settings.limits.connections)
+        """Less when the operating system allows fewer open files."""
+        self.connections = Connections(
+            self.room, self.quotas.connections, self.intake, clock, settings.deadlines, self.log
+        )
         self._topic_totals: dict[bytes, TopicTotals] = {}
         self.sse_connections = 0
         self._logged_error: str | None = None
         self.log_watch = LogWatch(self)
         self.damage_watch = DamageWatch(self)
-        self.connections_max = settings.limits.connections
-        """Fewer when the operating system allows fewer open files."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.request_prefix = secrets.token_hex(4).encode()
         self._request_numbers = itertools.count(1)
-        deadlines = settings.deadlines
-        self.header_deadline_us = int(deadlines.headers_s * US)
-        self.body_deadline_us = int(deadlines.body_s * US)
-        self.idle_deadline_us = int(deadlines.idle_s * US)
 
     @property
     def engine(self) -> Engine:
@@ -150,31 +146,11 @@ class App:
             totals = self._topic_totals[key.digest] = TopicTotals(key)
         return totals
 
-    # -- connections
-
-    @property
-    def has_room(self) -> bool:
-        """For one more connection of any protocol: they share the descriptors."""
-        there = len(self.connections)
-        if self.kafka is not None and self.kafka.endpoint is not None:
-            there += len(self.kafka.endpoint.connections)
-        if self.rcpx is not None:
-            there += len(self.rcpx.connections)
-        return there < self.connections_max
-
-    def add_connection(self, connection: HttpConnection) -> bool:
-        if self.draining or not self.has_room:
-            return False
-        self.connections.add(connection)
-        return True
-
-    def remove_connection(self, connection: HttpConnection) -> None:
-        self.connections.discard(connection)
+    # -- time
 
     def check_deadlines(self) -> None:
         now = self.now_us()
-        for connection in list(self.connections):
-            connection.check_deadline(now)
+        self.connections.check_deadlines()
         self.sessions.expire(now)
         self.delivery.heartbeat(now)
         if self._engine is not None:
@@ -311,13 +287,7 @@ class App:
         if self.database is not None:
             for topic in self.database.engine.core.registry:
                 topic.wake()  # who waits for something new is answered now
-        for connection in list(self.connections):
-            connection.drain()
-        until = self.now_us() + int(self.settings.deadlines.drain_s * US)
-        while self.connections and self.now_us() < until:
-            await asyncio.sleep(0.02)
-        for connection in list(self.connections):
-            connection.transport.abort()
+        await self.connections.drain()
         for task in list(self._tasks):
             task.cancel()
         self.intake.close()

@@ -50,9 +50,9 @@ class Reading:
     """How one connection is read: by its transport, or together with others once it came back."""
 
     __slots__ = (
-        "_descriptor",
         "_intake",
         "_transport",
+        "descriptor",
         "goes_on",
         "is_over",
         "is_shared",
@@ -64,7 +64,8 @@ class Reading:
     ) -> None:
         self._intake = intake
         self._transport = transport
-        self._descriptor = descriptor_of(transport)
+        self.descriptor = descriptor_of(transport)
+        """Of a socket that takes bytes as they are; -1 where they are sealed first."""
         self.receiver = receiver
         self.goes_on = True
         self.is_over = False
@@ -72,21 +73,21 @@ class Reading:
 
     def share(self) -> None:
         """From now on together with others, if it can be."""
-        if self._descriptor < 0 or self.is_shared or not self.goes_on:
+        if self.descriptor < 0 or self.is_shared or not self.goes_on:
             return
         self._transport.pause_reading()
         self.is_shared = True
-        self._intake.add(self._descriptor, self)
+        self._intake.add(self.descriptor, self)
 
     def end(self) -> None:
         """The connection is no more."""
         self.is_over = True
         if self.is_shared:
-            self._intake.remove(self._descriptor)
+            self._intake.remove(self.descriptor)
 
     def give_back(self) -> None:
         """There is something that is no data: the transport finds out what."""
-        self._intake.remove(self._descriptor)
+        self._intake.remove(self.descriptor)
         self.is_shared = False
         if self.goes_on:
             self._transport.resume_reading()
@@ -98,9 +99,9 @@ class Reading:
         if not self.is_shared:
             self._transport.resume_reading() if goes_on else self._transport.pause_reading()
         elif goes_on:
-            self._intake.add(self._descriptor, self)
+            self._intake.add(self.descriptor, self)
         else:
-            self._intake.remove(self._descriptor)
+            self._intake.remove(self.descriptor)
 
 
 class Intake:

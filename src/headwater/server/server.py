@@ -87,8 +87,8 @@ class Server:
         """Bind, recover, serve. Returns when requests are answered."""
         loop = asyncio.get_running_loop()
         app = self.app = App(self.settings, self._clock, loop, ROUTES)
-        app.connections_max = min(app.connections_max, connections_possible())
-        app.quotas.connections.total = app.connections_max
+        app.room.connections_max = min(app.room.connections_max, connections_possible())
+        app.quotas.connections.total = app.room.connections_max
         tls = tls_context(self.settings)
         handshake_s = None if tls is None else self.settings.deadlines.headers_s
         try:
@@ -122,7 +122,7 @@ class Server:
             raise
         self._make_reports_directory(app)
         try:
-            await self.kafka.open(database, lambda: app.has_room, app.quotas.connections)
+            await self.kafka.open(database, app.room, app.quotas.connections, app.intake)
         except BaseException:
             await self._stop_listening()
             await database.close()
@@ -194,7 +194,7 @@ class Server:
                 app.check_deadlines()
                 self.kafka.tick()
                 if app.rcpx is not None:
-                    app.rcpx.check_deadlines()
+                    app.rcpx.connections.check_deadlines()
             except Exception as error:
                 app.log.exception("the check of deadlines failed", exc_info=error)
 

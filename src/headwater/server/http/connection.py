@@ -14,90 +14,64 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING
 
 import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
+from headwater.server.connection import Awaits, Connection
 from headwater.server.http.exchange import Exchange, Part, write_parts
 from headwater.server.http.request_head import Head
 from headwater.server.http.request_parser import Incoming
-from headwater.server.intake import Reading, descriptor_of
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
 
 if TYPE_CHECKING:
     from headwater.server.app import App
 
-WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
-LINGER_US: Final = 2_000_000
-"""How long a refused client may go on sending before it has read why."""
 
+class HttpConnection(Connection):
+    upgraded: asyncio.Protocol | None = None
+    """What speaks on it instead, from then on."""
+    on_resumed: Callable[[], None] | None = None
+    """Called when the client takes bytes again; set by a stream."""
+    _may_have_unsent = False
+    """The transport got something, and was not checked since for whether it was sent."""
+    _beginning = False
+    _held_back = False
+    _refused = False
+    _head: Head | None = None
+    """Of the request that was parsed last."""
 
-class HttpConnection(asyncio.Protocol):
     def __init__(self, app: App) -> None:
+        super().__init__(app.connections)
         self.app = app
-        self.peer_is_gone = False
-        self.paused = False
-        self.upgraded: asyncio.Protocol | None = None
-        self.on_resumed: Callable[[], None] | None = None
-        """Called when the client takes bytes again; set by a stream."""
-        self.deadline_us = 0
-        self.descriptor = -1
-        """Of a socket that takes answers as they are; -1 where they are sealed first."""
-        self._comes_back = False
-        """It has sent a request whose head was known."""
-        self._may_have_unsent = False
-        """The transport got something, and was not checked since for whether it was sent."""
-        self._transport: asyncio.Transport | None = None
         self._incoming = Incoming(self, app.settings.limits)
         self._pending: deque[Exchange] = deque()
         self._held: deque[Exchange] = deque()
         """The last of `_pending`, when they have to wait for those before them to begin."""
-        self._beginning = False
-        self._reading: Reading | None = None
-        self._held_back = False
-        self._closing = False
-        self._refused = False
-        self._in_request = False
-        self._head: Head | None = None
-        """Of the request that was parsed last."""
         self._pipeline_max = app.settings.limits.pipeline
-        self._stuck_bytes = 0
-        self._stuck_since_us = 0
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        assert self._transport is not None
-        return self._transport
-
-    @property
-    def reading(self) -> Reading:
-        assert self._reading is not None
-        return self._reading
 
     @property
     def is_waiting(self) -> bool:
         """An earlier request is not answered yet."""
         return len(self._pending) > 1
 
-    # -- asyncio
+    # -- what all connections are asked
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        self.descriptor = descriptor_of(transport)
-        self._reading = Reading(self.app.intake, self, self._transport)
-        if not self.app.add_connection(self):
-            self._transport.abort()
-            return
-        self._await_request(first=True)
+    @property
+    def owes_answer(self) -> bool:
+        return bool(self._pending) or self.upgraded is not None
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.peer_is_gone = True
-        if self._reading is not None:
-            self._reading.end()
-        self.app.remove_connection(self)
+    @property
+    def has_room(self) -> bool:
+        return not self._held_back and len(self._pending) < self._pipeline_max
+
+    @property
+    def is_streaming(self) -> bool:
+        return self.on_resumed is not None
+
+    def lost(self, exc: Exception | None) -> None:
         if self.upgraded is not None:
             self.upgraded.connection_lost(exc)
         gone, self._pending = self._pending, deque()
@@ -106,13 +80,28 @@ class HttpConnection(asyncio.Protocol):
             if exchange.on_gone is not None:
                 exchange.on_gone()
 
+    def take_up(self) -> None:
+        if self.on_resumed is not None:
+            self.on_resumed()
+        self._begin_held()
+
+    def on_late(self, awaits: Awaits) -> None:
+        if self.closing or awaits is Awaits.ANSWERS_TAKEN:
+            self.transport.abort()
+        elif self.is_within:
+            self._refuse(HttpError("request_timeout", "the request did not arrive in time"))
+        else:
+            self.close()
+
+    # -- asyncio
+
     def data_received(self, data: bytes) -> None:
         if self.upgraded is not None:
             self.upgraded.data_received(data)
             return
-        if self._closing:
+        if self.closing:
             return  # thrown away while the peer reads why
-        whole = not self._in_request
+        whole = not self.is_within
         if whole:
             known = self.app.known_heads.find(data)
             if known is not None:
@@ -132,7 +121,7 @@ class HttpConnection(asyncio.Protocol):
         except httptools.HttpParserError as error:
             self._refuse(InvalidRequestError(f"not a request that can be read: {error}"))
             return
-        if self._in_request:
+        if self.is_within:
             if message == self._incoming.messages:
                 self._add_raw(len(data))
         elif whole and message + 1 == self._incoming.messages and self._head is not None:
@@ -143,34 +132,18 @@ class HttpConnection(asyncio.Protocol):
 
         Not so where the answer has no end, or waits for what may never come: there it has left.
         """
-        self._closing = True
+        self.closing = True
         if self.upgraded is not None or self.transport.get_extra_info("ssl_object") is not None:
             return False
         return bool(self._pending) and not any(each.waits_for_event for each in self._pending)
 
-    def pause_writing(self) -> None:
-        self.paused = True
-        self._set_reading()
-
-    def resume_writing(self) -> None:
-        self.paused = False
-        if self.on_resumed is not None:
-            self.on_resumed()
-        self._begin_held()
-        self._set_reading()
-
-    def broken_by(self, error: Exception) -> None:
-        self.app.log.error("a connection broke", error=repr(error), exc_info=error)
-        self.transport.abort()
-
     # -- what comes in
 
     def begin_request(self) -> None:
-        self._in_request = True
-        self.deadline_us = self.app.now_us() + self.app.header_deadline_us
+        self.begin_wait(Awaits.HEAD)
 
     def expect_body(self, *, expects_continue: bool) -> None:
-        self.deadline_us = self.app.now_us() + self.app.body_deadline_us
+        self.begin_wait(Awaits.BODY)
         if expects_continue and not self._pending:  # else it would pass for an answer that is owed
             self.send(CONTINUE)
 
@@ -194,21 +167,21 @@ class HttpConnection(asyncio.Protocol):
                 break
             pending.popleft()
             if not exchange.keep_alive:
-                self._closing = True
+                self.closing = True
                 pending.clear()
                 self._held.clear()
-        if out and not self.peer_is_gone:
+        if out and not self.is_gone:
             self._may_have_unsent = True
             write_parts(self.transport, out)
-        if self._closing and not pending:
+        if self.closing and not pending:
             self._finish()
             return
         if self._held:
             self._begin_held()
         if self.paused or not self.reading.goes_on:
-            self._set_reading()
-        if not pending and not self._in_request:
-            self._await_request()
+            self.set_reading()
+        if not pending and not self.is_within:
+            self.begin_wait(Awaits.REQUEST)
 
     @property
     def takes_direct_answer(self) -> bool:
@@ -216,11 +189,11 @@ class HttpConnection(asyncio.Protocol):
         the answer can go to its socket."""
         if (
             len(self._pending) != 1
-            or self.descriptor < 0
+            or self.reading.descriptor < 0
             or not self.reading.goes_on
             or self.paused
-            or self._closing
-            or self.peer_is_gone
+            or self.closing
+            or self.is_gone
         ):
             return False
         if self._may_have_unsent:
@@ -230,12 +203,12 @@ class HttpConnection(asyncio.Protocol):
     def answered(self, now_us: int) -> None:
         """Calm as it was, it has the answer, by whatever way."""
         self._pending.popleft()
-        if not self._in_request:
-            self.deadline_us = now_us + self.app.idle_deadline_us
+        if not self.is_within:
+            self.awaits, self.since_us = Awaits.REQUEST, now_us
 
     def send(self, data: bytes) -> None:
         """What is not an answer of its own: more of a stream, a word in between."""
-        if not self.peer_is_gone:
+        if not self.is_gone:
             self._may_have_unsent = True
             self.transport.write(data)
 
@@ -245,42 +218,8 @@ class HttpConnection(asyncio.Protocol):
         self.on_resumed = None
         self._pending.clear()
         self._held.clear()
-        self._closing = self._refused = True
+        self.closing = self._refused = True
         self._finish()
-
-    def close(self) -> None:
-        self._closing = True
-        if not self.peer_is_gone:
-            self.transport.close()
-
-    # -- time
-
-    def check_deadline(self, now_us: int) -> None:
-        """Called every so often by the app; a connection that owes us bytes for too long goes."""
-        if self._is_stuck(now_us):
-            self.transport.abort()
-        elif now_us < self.deadline_us or self.upgraded is not None or self._pending:
-            return
-        elif self._closing:
-            self.transport.abort()
-        elif self._in_request:
-            self._refuse(HttpError("request_timeout", "the request did not arrive in time"))
-        else:
-            self.close()
-
-    def _is_stuck(self, now_us: int) -> bool:
-        """It has not taken a byte of its answers for long. Streams may: they cost only a buffer."""
-        waiting = self.transport.get_write_buffer_size()
-        if not waiting or waiting != self._stuck_bytes or self.on_resumed is not None:
-            self._stuck_bytes, self._stuck_since_us = waiting, now_us
-            return False
-        return now_us - self._stuck_since_us >= self.app.idle_deadline_us
-
-    def drain(self) -> None:
-        """No more requests; what is under way is finished."""
-        self._closing = True
-        if not self._pending and self.upgraded is None:
-            self.close()
 
     # -- inside
 
@@ -288,7 +227,7 @@ class HttpConnection(asyncio.Protocol):
         head = self._incoming.head()
         if self.app.draining:
             head.keep_alive = False
-        self._in_request = False
+        self.is_within = False
         return head
 
     def _begin_known(self, head: Head, body: bytes) -> None:
@@ -301,9 +240,7 @@ class HttpConnection(asyncio.Protocol):
         else:
             self._begin(head, body)
         if not self._comes_back:
-            self._comes_back = True
-            if not self._closing:
-                self.reading.share()
+            self.share_reading()
 
     def _begin(self, head: Head, body: bytes | bytearray) -> None:
         pending = self._pending
@@ -314,7 +251,7 @@ class HttpConnection(asyncio.Protocol):
         else:
             self.app.handle(exchange)
         if len(pending) >= self._pipeline_max:
-            self._set_reading()
+            self.set_reading()
 
     def _must_wait(self, position: int, head: Head) -> bool:
         """Writes go on beside each other. Anything else is begun when all before it is answered,
@@ -338,19 +275,10 @@ class HttpConnection(asyncio.Protocol):
         finally:
             self._beginning = False
 
-    def _await_request(self, *, first: bool = False) -> None:
-        wait_us = self.app.header_deadline_us if first else self.app.idle_deadline_us
-        self.deadline_us = self.app.now_us() + wait_us
-
     def hold_back(self, held_back: bool) -> None:
         """Read no more, or read again: what was sent is not dealt with yet."""
         self._held_back = held_back
-        self._set_reading()
-
-    def _set_reading(self) -> None:
-        busy = self.paused or self._held_back or len(self._pending) >= self._pipeline_max
-        if not self.peer_is_gone:
-            self.reading.set(not busy)
+        self.set_reading()
 
     def _add_raw(self, size: int) -> None:
         try:
@@ -363,24 +291,23 @@ class HttpConnection(asyncio.Protocol):
         head = Head(b"", self._incoming.target, {}, keep_alive=False)
         exchange = Exchange(self, head, b"", self.app.now_us())
         self._pending.append(exchange)
-        self._closing = self._refused = True
-        self._in_request = False
+        self.closing = self._refused = True
+        self.is_within = False
         self._incoming.take_body()
         exchange.fail(error or InvalidRequestError("not a request that can be read"))
 
     def _finish(self) -> None:
         """The last answer is out. Who may still be sending must not be cut off while it reads."""
-        if self.peer_is_gone:
+        if self.is_gone:
             return
-        self.deadline_us = self.app.now_us() + LINGER_US
         if self._refused and self.transport.can_write_eof():
+            self.begin_wait(Awaits.REFUSAL_READ)
             self.transport.write_eof()
             self._pending.clear()
             self.paused = False
-            self._set_reading()
+            self.set_reading()
         else:
-            self.deadline_us = self.app.now_us() + self.app.idle_deadline_us
-            self.transport.close()
+            self.close()
 
     def _upgrade(self, rest: bytes) -> None:
         if self._incoming.headers.get(b"upgrade", b"").lower() == b"websocket":
@@ -394,5 +321,5 @@ class HttpConnection(asyncio.Protocol):
             return
         # Offers of HTTP/2 and the like come with an ordinary request. The parser stops at its head,
         # so that is read once more, without the offer.
-        self._in_request = False
+        self.is_within = False
         self.data_received(self._incoming.without_upgrade() + rest)

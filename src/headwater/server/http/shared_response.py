@@ -56,7 +56,7 @@ def send_directly(direct: list[Direct], response: SharedResponse) -> None:
         return
     assert _native is not None, "no request was taken for direct"
     pending = [
-        (exchange.connection.descriptor, exchange.number, seq, exchange.started_us)
+        (exchange.connection.reading.descriptor, exchange.number, seq, exchange.started_us)
         for exchange, seq in direct
     ]
     try:

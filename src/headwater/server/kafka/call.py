@@ -88,7 +88,7 @@ class Call:
         """An answer that cannot be written. Neither can the one that says so: then we hang up."""
         if self._gave_up:
             self.answer_nothing()
-            self.connection.finish()
+            self.connection.drain()
         else:
             self._gave_up = True
             self.connection.endpoint.broken(self, error)

@@ -12,12 +12,12 @@ client does not take its answers. Deadlines run from when something began.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 from headwater.server.access.keys import Scope
 from headwater.server.access.quotas import KAFKA_USER
+from headwater.server.connection import Awaits, Connection
 from headwater.server.kafka.call import Call
 from headwater.server.kafka.plain_produce import begin_plain
 from headwater.server.kafka.users import Principal
@@ -33,55 +33,37 @@ if TYPE_CHECKING:
     from headwater.server.kafka.endpoint import KafkaEndpoint
     from headwater.server.kafka.sasl import SignIn
 
-WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
 JOINED_BYTES_MAX: Final = 64 * 1024
 """Answers up to this length are joined; longer ones are handed over piece by piece."""
 STRANGER_REQUEST_BYTES_MAX: Final = 64 * 1024
 """Of a request before its sender is known."""
 
 
-class KafkaConnection(asyncio.Protocol):
+class KafkaConnection(Connection):
+    sign_in: SignIn | None = None
+    peer = ""
+    _alone = False
+    """The last call that was begun is no produce."""
+    _corked = False
+    _flushing = False
+    """Answers are sent when the loop comes round."""
+
     def __init__(self, endpoint: KafkaEndpoint) -> None:
+        super().__init__(endpoint.connections)
         self.endpoint = endpoint
         self.speak_for(endpoint.anyone)
-        self._holder: bytes | None = None
-        self.sign_in: SignIn | None = None
-        self.peer = ""
-        self.deadline_us = 0
-        self._transport: asyncio.Transport | None = None
         self._frames = FrameReader(
             STRANGER_REQUEST_BYTES_MAX if self.principal is None else endpoint.request_bytes_max
         )
         self._pending: deque[Call] = deque()
         self._held: deque[memoryview] = deque()
         """Requests that are not begun, behind those that are."""
-        self._alone = False
-        """The last call that was begun is no produce."""
-        self._paused = False
-        self._reading = True
-        self._corked = False
-        self._flushing = False
-        """Answers are sent when the loop comes round."""
-        self._closing = False
-        self._gone = False
-        self._in_request = False
-        self._stuck_bytes = 0
-        self._stuck_since_us = 0
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        assert self._transport is not None
-        return self._transport
 
     @property
     def address(self) -> tuple[str, int]:
         """Where the client reached us: what it can reach again."""
         name = self.transport.get_extra_info("sockname")
         return str(name[0]), int(name[1])
-
-    @property
-    def is_gone(self) -> bool:
-        return self._gone
 
     def speak_for(self, principal: Principal | None) -> None:
         self.principal = principal
@@ -91,38 +73,52 @@ class KafkaConnection(asyncio.Protocol):
 
     def signed_in(self, principal: Principal) -> None:
         """429 when others have to find room too."""
-        holder = KAFKA_USER + principal.name.encode()
-        self.endpoint.shares.take(holder)
-        self._holder = holder
+        self.count_for(KAFKA_USER + principal.name.encode())
         self.speak_for(principal)
         self._frames.raise_limit(self.endpoint.request_bytes_max)
+        self._note_rest(is_another=True)
+
+    # -- what all connections are asked
+
+    @property
+    def owes_answer(self) -> bool:
+        return bool(self._pending)
+
+    @property
+    def has_room(self) -> bool:
+        return not self._held
+
+    def opened(self) -> None:
+        peer = self.transport.get_extra_info("peername")
+        self.peer = str(peer[0]) if peer else ""
+        self._await_request()
+
+    def lost(self, exc: Exception | None) -> None:
+        self._held.clear()
+        self._hurry()
+        self._pending.clear()
+
+    def take_up(self) -> None:
+        self._begin_held()
+
+    def refuse_waiting(self) -> None:
+        self._held.clear()
+        self._hurry()
+
+    def on_late(self, awaits: Awaits) -> None:
+        if awaits is Awaits.ANSWERS_TAKEN:
+            taken = f"it takes nothing of its answers, {self._stuck_bytes} bytes"
+            self.endpoint.hung_up(self, taken)
+        elif self._stuck_bytes and self.principal is not None:
+            return  # it has answers to take, so it need not ask; strangers have no such time
+        elif self._frames.pending_bytes:
+            self.endpoint.hung_up(self, "half a request, and nothing more in time")
+        self.transport.abort()
 
     # -- asyncio
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        peer = transport.get_extra_info("peername")
-        self.peer = str(peer[0]) if peer else ""
-        if not self.endpoint.add_connection(self):
-            self._transport.abort()
-            return
-        self._await_request()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._gone = True
-        self.endpoint.remove_connection(self)
-        if self._holder is not None:
-            self.endpoint.shares.give_back(self._holder)
-            self._holder = None
-        self._held.clear()
-        for call in list(self._pending):
-            if call.hurry is not None:
-                call.hurry()
-        self._pending.clear()
-
     def data_received(self, data: bytes) -> None:
-        if self._closing:
+        if self.closing:
             return
         self.endpoint.counters.bytes_in += len(data)
         try:
@@ -130,19 +126,8 @@ class KafkaConnection(asyncio.Protocol):
         except ProtocolError as error:
             self._hang_up(error)
             return
-        self._note_half_request()
+        self._note_rest(is_another=len(frames) > 0)
         self._held.extend(frames)
-        self._begin_held()
-
-    def eof_received(self) -> bool:
-        return False  # no client is left to answer
-
-    def pause_writing(self) -> None:
-        self._paused = True
-        self._set_reading()
-
-    def resume_writing(self) -> None:
-        self._paused = False
         self._begin_held()
 
     # -- requests
@@ -154,19 +139,19 @@ class KafkaConnection(asyncio.Protocol):
         while True:
             self._corked = True
             try:
-                while self._held and not self._closing and self._may_begin():
+                while self._held and not self.closing and self._may_begin():
                     self._begin(self._held.popleft())
             finally:
                 self._corked = False
             self._flush()
             # What was answered at once no longer stands before what is behind it.
-            if not self._held or self._closing or not self._may_begin():
+            if not self._held or self.closing or not self._may_begin():
                 break
-        self._set_reading()
+        self.set_reading()
 
     def _may_begin(self) -> bool:
         """The next of those that are held."""
-        if self._paused or self._alone or len(self._pending) >= self.endpoint.pipeline_max:
+        if self.paused or self._alone or len(self._pending) >= self.endpoint.pipeline_max:
             return False
         return not self._pending or request_kind(self._held[0]) == ApiKey.PRODUCE
 
@@ -239,12 +224,12 @@ class KafkaConnection(asyncio.Protocol):
             pending.popleft()
         if not pending:
             self._alone = False
-        if out and not self._gone:
+        if out and not self.is_gone:
             self._write(out)
-        if not pending and not self._gone:
-            if self._closing:
-                self.transport.close()
-            elif not self._in_request:
+        if not pending and not self.is_gone:
+            if self.closing:
+                self.close()
+            elif not self.is_within:
                 self._await_request()
 
     def _write(self, chunks: list[Chunk]) -> None:
@@ -255,72 +240,22 @@ class KafkaConnection(asyncio.Protocol):
         else:
             self.transport.writelines(chunks)
 
-    def finish(self) -> None:
-        """No more requests of this client; what is under way is answered."""
-        self._closing = True
-        self._held.clear()
+    def _hurry(self) -> None:
+        """What waits for updates is answered now."""
         for call in list(self._pending):
             if call.hurry is not None:
                 call.hurry()
-        if not self._pending and not self._corked and not self._gone:
-            self.transport.close()
 
     def _hang_up(self, error: ProtocolError) -> None:
         self.endpoint.hung_up(self, str(error))
-        self.finish()
+        self.drain()
 
-    # -- flow and time
+    # -- time
 
-    def _set_reading(self) -> None:
-        wanted = not self._paused and not self._held
-        if wanted != self._reading and not self._gone and not self.transport.is_closing():
-            self._reading = wanted
-            if wanted:
-                self.transport.resume_reading()
-                if self._in_request:
-                    self._await_rest()  # while we did not read, no client could have been faster
-            else:
-                self.transport.pause_reading()
-
-    def _note_half_request(self) -> None:
-        begun = self._frames.pending_bytes > 0
-        if begun and not self._in_request:
-            self._await_rest()
-        self._in_request = begun
-
-    def _await_rest(self) -> None:
+    def _note_rest(self, *, is_another: bool) -> None:
         if self.principal is not None:
-            self.deadline_us = self.endpoint.now_us() + self.endpoint.body_deadline_us
+            self.note_rest(is_owed=self._frames.pending_bytes > 0, is_another=is_another)
 
     def _await_request(self) -> None:
-        endpoint = self.endpoint
-        if self.principal is not None:
-            self.deadline_us = endpoint.now_us() + endpoint.idle_deadline_us
-        elif not self.deadline_us:  # requests before signing in do not extend it
-            self.deadline_us = endpoint.now_us() + endpoint.sign_in_deadline_us
-
-    def check_deadline(self, now_us: int) -> None:
-        """Called every so often by the endpoint; a client that owes us bytes for too long is
-        disconnected."""
-        if self._is_stuck(now_us):
-            self.endpoint.hung_up(
-                self, f"it takes nothing of its answers, {self._stuck_bytes} bytes"
-            )
-            self.transport.abort()
-        elif now_us >= self.deadline_us and not self._pending and not self._is_served:
-            if self._in_request:
-                self.endpoint.hung_up(self, "half a request, and nothing more in time")
-            self.transport.abort()
-
-    @property
-    def _is_served(self) -> bool:
-        """It has answers to take, so it need not ask. Strangers have no such time."""
-        return self._stuck_bytes > 0 and self.principal is not None
-
-    def _is_stuck(self, now_us: int) -> bool:
-        """It has not taken a byte of its answers for long."""
-        waiting = self.transport.get_write_buffer_size()
-        if not waiting or waiting != self._stuck_bytes:
-            self._stuck_bytes, self._stuck_since_us = waiting, now_us
-            return False
-        return now_us - self._stuck_since_us >= self.endpoint.stuck_deadline_us
+        if self.principal is not None:  # requests before signing in do not extend its deadline
+            self.begin_wait(Awaits.REQUEST)

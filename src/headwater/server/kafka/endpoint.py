@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, OverloadedError
-from headwater.core.units import US_PER_S
 from headwater.engine.kafka.batch_appender import Repeated
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined_store import JoinedStore
 from headwater.engine.pressure import PressureControl
 from headwater.observe.logs import Logger
+from headwater.server.connection import Awaits, Connections, Room
 from headwater.server.failures import unforeseen
 from headwater.server.kafka.api_handlers import HANDLED, OF_GROUPS
 from headwater.server.kafka.call import Call
@@ -33,10 +33,12 @@ if TYPE_CHECKING:
     from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
     from headwater.server.access.quotas import Shares
+    from headwater.server.intake import Intake
     from headwater.server.kafka.users import Principal
 
-IDLE_S: Final = 600.0
-"""Clients keep connections for later; ten minutes is what they are used to."""
+DEADLINES_S: Final = {Awaits.REQUEST: 600.0, Awaits.ANSWERS_TAKEN: 600.0}
+"""Clients keep connections for later; ten minutes is what they are used to. A consumer may be at
+work on what it has for as long before it reads on."""
 HANG_UPS_LOGGED_MAX: Final = 10
 """Lines a tick about connections that made no sense; a flood is counted, not written down."""
 
@@ -68,10 +70,11 @@ class KafkaEndpoint:
         store: JoinedStore,
         coordinator: Coordinator,
         readers: Executor,
-        has_room: Callable[[], bool],
+        room: Room,
         pressure_control: PressureControl,
         users: Users,
         shares: Shares,
+        intake: Intake,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -79,27 +82,19 @@ class KafkaEndpoint:
         self.store = store
         self.coordinator = coordinator
         self._readers = readers
-        self._has_room = has_room
         self._pressure_control = pressure_control
         self.users = users
-        self.shares = shares
-        """Of connections, for those who signed in: they may stay as long as they like."""
         locked = bool(len(self.users) or settings.api_keys)
         self.anyone: Principal | None = None if locked else ANYONE
         """The principal before signing in."""
         self.log = Logger("headwater.kafka")
         self.counters = EndpointCounters()
-        self.connections: set[KafkaConnection] = set()
+        self.connections = Connections(
+            room, shares, intake, clock, settings.deadlines, self.log, DEADLINES_S
+        )
         self.pipeline_max = settings.limits.pipeline
         self.request_bytes_max = settings.limits.kafka_request_bytes
         self.now_us = clock.monotonic_us
-        deadlines = settings.deadlines
-        self.sign_in_deadline_us = int(deadlines.headers_s * US_PER_S)
-        self.body_deadline_us = int(deadlines.body_s * US_PER_S)
-        self.idle_deadline_us = int(IDLE_S * US_PER_S)
-        self.stuck_deadline_us = self.idle_deadline_us
-        """A consumer may be at work on what it has for long before it reads on, as with Kafka."""
-        self.draining = False
         self.port = 0
         self._logged = 0
 
@@ -107,15 +102,6 @@ class KafkaEndpoint:
 
     def connect(self) -> KafkaConnection:
         return KafkaConnection(self)
-
-    def add_connection(self, connection: KafkaConnection) -> bool:
-        if self.draining or not self._has_room():
-            return False
-        self.connections.add(connection)
-        return True
-
-    def remove_connection(self, connection: KafkaConnection) -> None:
-        self.connections.discard(connection)
 
     def hung_up(self, connection: KafkaConnection, reason: str) -> None:
         """A log line that says why a client was disconnected."""
@@ -133,15 +119,13 @@ class KafkaEndpoint:
         self.counters.produces_dropped += 1
         if not connection.is_gone:
             self.hung_up(connection, f"{reason}, and no answer was wanted")
-            connection.finish()
+            connection.drain()
 
     def tick(self) -> None:
         """Every half second: deadlines of connections, sessions of group members."""
-        now_us = self.now_us()
         self._logged = 0
-        for connection in list(self.connections):
-            connection.check_deadline(now_us)
-        self.coordinator.tick(now_us)
+        self.connections.check_deadlines()
+        self.coordinator.tick(self.now_us())
 
     def advertised(self, connection: KafkaConnection) -> tuple[str, int]:
         """The address that clients get: as configured, or where this one connected."""
@@ -164,7 +148,7 @@ class KafkaEndpoint:
             elif principal is None and not handled.is_open:
                 self.hung_up(call.connection, f"{call.api.name} before signing in")
                 call.answer_nothing()
-                call.connection.finish()
+                call.connection.drain()
             elif principal is not None and handled.scope.value & ~principal.scopes.value:
                 call.refuse(handled.denied, f"{principal.name} may not do this")
             elif self.store.unavailable is not None and call.api in OF_GROUPS:
@@ -227,16 +211,3 @@ class KafkaEndpoint:
         if not isinstance(produced, Repeated):
             self.counters.batches_in += 1
             self.counters.records_in += header.record_count
-
-    # -- the end
-
-    async def drain(self) -> None:
-        """Finish what is under way, then end every connection."""
-        self.draining = True
-        for connection in list(self.connections):
-            connection.finish()
-        until_us = self.now_us() + int(self.settings.deadlines.drain_s * US_PER_S)
-        while self.connections and self.now_us() < until_us:
-            await asyncio.sleep(0.02)
-        for connection in list(self.connections):
-            connection.transport.abort()

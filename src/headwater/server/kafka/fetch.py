@@ -105,7 +105,7 @@ class _Fetch:
             self._wait()
 
     def _may_answer(self) -> bool:
-        return self._is_enough or self._hurried or self._endpoint.draining
+        return self._is_enough or self._hurried or self._endpoint.connections.is_draining
 
     @property
     def _needs_files(self) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePath
@@ -23,6 +22,8 @@ from headwater.engine.async_database import AsyncDatabase
 from headwater.engine.parts import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.server.access.quotas import Shares
+from headwater.server.connection import Room
+from headwater.server.intake import Intake
 from headwater.server.kafka.users import Users
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ class KafkaListener:
         return self.endpoint.connect()
 
     async def open(
-        self, database: AsyncDatabase, has_room: Callable[[], bool], shares: Shares
+        self, database: AsyncDatabase, room: Room, shares: Shares, intake: Intake
     ) -> None:
         """Recover the store and answer. Nothing is created where it is not used."""
         if self._server is None and not self._disk.is_directory(self._directory):
@@ -138,10 +139,11 @@ class KafkaListener:
             JoinedStore(store, engine, self._readers),
             Coordinator(store, self._clock),
             self._readers,
-            has_room,
+            room,
             engine.pressure_control,
             self._users,
             shares,
+            intake,
         )
         if self._server is not None:
             await self._server.start_serving()
@@ -158,7 +160,7 @@ class KafkaListener:
 
     async def drain(self) -> None:
         if self.endpoint is not None:
-            await self.endpoint.drain()
+            await self.endpoint.connections.drain()
 
     async def close(self) -> None:
         """After the last answer: the log is closed cleanly."""

@@ -105,7 +105,7 @@ def authenticate(endpoint: KafkaEndpoint, call: Call) -> None:
         endpoint.counters.sign_ins_refused += 1
         endpoint.hung_up(connection, f"signing in failed: {error}")
         call.refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
-        connection.finish()
+        connection.drain()
         return
     if sign_in.principal is not None:
         try:
@@ -113,7 +113,7 @@ def authenticate(endpoint: KafkaEndpoint, call: Call) -> None:
         except HttpError as error:
             endpoint.hung_up(connection, str(error))
             call.refuse(ErrorCode.SASL_AUTHENTICATION_FAILED, str(error))
-            connection.finish()
+            connection.drain()
             return
         connection.sign_in = None
     call.answer({"error_code": ErrorCode.NONE, "auth_bytes": answer})

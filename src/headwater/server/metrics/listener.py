@@ -86,6 +86,5 @@ class MetricsListener:
         if self._listening is not None:
             self._listening.close()
         if self._app is not None:
-            for connection in list(self._app.connections):
-                connection.transport.abort()
+            self._app.connections.abort()
             self._app.intake.close()

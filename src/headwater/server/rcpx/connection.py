@@ -17,14 +17,14 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.server.access.keys import ANYONE, ApiKey
+from headwater.server.connection import Awaits, Connection
 from headwater.server.failures import unforeseen
-from headwater.server.intake import Reading
 from headwater.server.machines.instance_names import own_error
 from headwater.server.rcpx.errors import error_json
 from headwater.server.rcpx.event_requests import take_event
@@ -41,12 +41,21 @@ if TYPE_CHECKING:
 CHECKED: Final = int(RcpxFlag.CRC)
 STRANGER_BYTES_MAX: Final = 64 * 1024
 """Of one message before AUTH, where keys are needed."""
-WRITE_BUFFER_BYTES_MAX: Final = 1024 * 1024
 _encode = msgspec.json.Encoder().encode
 
 
-class RcpxConnection(asyncio.Protocol):
+class RcpxConnection(Connection):
+    greeted = False
+    client_name = ""
+    under_way = 0
+    """Requests that are begun and not answered."""
+    _alone = False
+    """The one request under way is no write: nothing begins beside it."""
+    _waiting: envelope.Request | RcpxProtocolError | None = None
+    """What came next and has to wait until nothing is under way."""
+
     def __init__(self, listener: RcpxListener) -> None:
+        super().__init__(listener.connections)
         self.listener = listener
         self.app: App = listener.app
         self.key: ApiKey | None = ANYONE if not len(self.app.keys) else None
@@ -54,34 +63,11 @@ class RcpxConnection(asyncio.Protocol):
         self.usage: Usage = self.app.quotas.of(ANYONE)
         self.granted: set[str] = set()
         """Operations this key was allowed before; a key never changes."""
-        self._counted_for: bytes | None = None
-        self.greeted = False
-        self.client_name = ""
         self.subscriptions = RcpxSubscriptions(self)
-        self.paused = False
-        self.is_gone = False
         self._reader = MessageReader(STRANGER_BYTES_MAX)
         if self.key is not None:
             self._reader.raise_limit(self.app.settings.limits.body_bytes)
-        self._transport: asyncio.Transport | None = None
-        self.under_way = 0
-        """Requests that are begun and not answered."""
-        self._alone = False
-        """The one request under way is no write: nothing begins beside it."""
-        self._waiting: envelope.Request | RcpxProtocolError | None = None
-        """What came next and has to wait until nothing is under way."""
         self._under_way_max = self.app.settings.limits.pipeline
-        self._reading: Reading | None = None
-        self._comes_back = False
-        self._closing = False
-        self._deadline_us = 0
-        self._stuck_bytes = 0
-        self._stuck_since_us = 0
-
-    @property
-    def transport(self) -> asyncio.Transport:
-        assert self._transport is not None
-        return self._transport
 
     @property
     def mode(self) -> WireMode | None:
@@ -91,96 +77,101 @@ class RcpxConnection(asyncio.Protocol):
     def is_admitted(self) -> bool:
         return self.greeted and self.key is not None
 
+    def greet(self, client_name: str) -> None:
+        """HELLO was right."""
+        self.greeted = True
+        self.client_name = client_name
+        self._welcome()
+
     def admit(self, key: ApiKey) -> None:
         """AUTH was right. An admitted client may stay as long as it likes, so it is counted."""
-        shares = self.app.quotas.connections
-        if self._counted_for != key.digest and not self.is_gone:
-            shares.take(key.digest)
-            self._stop_counting()
-            self._counted_for = key.digest
+        self.count_for(key.digest)
         self.key = key
         self.usage = self.app.quotas.of(key)
         self.granted.clear()
         self._reader.raise_limit(self.app.settings.limits.body_bytes)
+        self._welcome()
 
-    def _stop_counting(self) -> None:
-        if self._counted_for is not None:
-            self.app.quotas.connections.give_back(self._counted_for)
-            self._counted_for = None
+    def _welcome(self) -> None:
+        if self.is_admitted and self.awaits is Awaits.OPENING:
+            self.begin_wait(Awaits.REQUEST)
 
     def change_mode(self, mode: WireMode) -> None:
         """From the next message on, both ways."""
         self._reader.mode = mode
 
-    # -- asyncio
+    # -- what all connections are asked
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        self._reading = Reading(self.app.intake, self, self._transport)
-        if not self.listener.add(self):
-            self._transport.abort()
-            return
-        connection_socket = transport.get_extra_info("socket")
+    @property
+    def owes_answer(self) -> bool:
+        return self.under_way > 0 or self._waiting is not None
+
+    @property
+    def has_room(self) -> bool:
+        return self._waiting is None and self.under_way < self._under_way_max
+
+    @property
+    def is_streaming(self) -> bool:
+        return len(self.subscriptions) > 0
+
+    def opened(self) -> None:
+        connection_socket = self.transport.get_extra_info("socket")
         if connection_socket is not None:  # a peer that vanished without a word is found out
             connection_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-        self._deadline_us = self.app.now_us() + self.app.header_deadline_us
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.is_gone = True
-        if self._reading is not None:
-            self._reading.end()
+    def lost(self, exc: Exception | None) -> None:
         self.subscriptions.close()
-        self._stop_counting()
-        self.listener.remove(self)
+
+    def take_up(self) -> None:
+        self.subscriptions.pump()
+
+    def refuse_waiting(self) -> None:
+        self.subscriptions.end()
+        waiting, self._waiting = self._waiting, None
+        if isinstance(waiting, envelope.Request):
+            error = ClosedError("shutting down; nothing was done")
+            self.fail(_encode(waiting.id), error)
+
+    def on_late(self, awaits: Awaits) -> None:
+        if self.closing or awaits is Awaits.ANSWERS_TAKEN:
+            self.transport.abort()
+            return
+        what = "message" if self.is_admitted else "HELLO and AUTH"
+        self._refuse(RcpxProtocolError("BAD_REQUEST", f"no whole {what} arrived in time"))
+
+    # -- requests
 
     def data_received(self, data: bytes) -> None:
-        if self._closing:
+        if self.closing:
             return
         only = None if self._waiting is not None else self._reader.only_message(data)
         if only is not None:
             self._take(only)
             if self.is_admitted and not self._comes_back:
-                self._share_reading()
-            if self._waiting is not None or self.under_way >= self._under_way_max:
-                self._set_reading()
+                self.share_reading()
+            if not self.has_room:
+                self.set_reading()
             return
-        was_within = self._reader.is_within
         self._reader.feed(data)
-        self._take_messages(was_within)
+        self._take_messages()
 
-    def _take_messages(self, was_within: bool) -> None:
+    def _take_messages(self, *, is_another: bool = False) -> None:
         """Begin what is here, as far as it may begin."""
         try:
-            while not self._closing and self._waiting is None:
+            while not self.closing and self._waiting is None:
                 payload = self._reader.next_message()
                 if payload is None:
                     break
-                was_within = False
+                is_another = True
                 self._take(payload)
         except RcpxProtocolError as error:
             if self.under_way:
                 self._waiting = error
             else:
                 self._refuse(error)
-        if self._reader.is_within and not was_within and self.is_admitted:
-            # Counted from a message's first byte: one more now and then does not extend it.
-            self._deadline_us = self.app.now_us() + self.app.body_deadline_us
-        self._set_reading()
-
-    def eof_received(self) -> bool:
-        return False
-
-    def pause_writing(self) -> None:
-        self.paused = True
-        self._set_reading()
-
-    def resume_writing(self) -> None:
-        self.paused = False
-        self.subscriptions.pump()
-        self._set_reading()
-
-    # -- requests
+        if self.is_admitted and not self.closing:
+            self.note_rest(is_owed=self._reader.is_within, is_another=is_another)
+        self.set_reading()
 
     def _take(self, payload: bytes) -> None:
         """Begin one request, or let it wait. Never raises."""
@@ -218,21 +209,28 @@ class RcpxConnection(asyncio.Protocol):
             if not self.under_way:
                 # Not at once: the engine is delivering events, and this answer is not sent yet.
                 self.app.loop.call_soon(self._go_on)
-        elif self._reading is not None and not self._reading.goes_on:
-            self._set_reading()
+        elif self.closing:
+            self.app.loop.call_soon(self._end)
+        elif not self.reading.goes_on:
+            self.set_reading()
         if not self.under_way:
             self._alone = False
+
+    def _end(self) -> None:
+        """Answered; with the last of them, the connection ends."""
+        if self.closing and not self.owes_answer:
+            self.close()
 
     def _go_on(self) -> None:
         """Nothing is under way: what had to wait begins, and what came behind it."""
         waiting, self._waiting = self._waiting, None
-        if waiting is None or self.is_gone or self._closing:
+        if waiting is None or self.is_gone or self.closing:
             return
         if isinstance(waiting, RcpxProtocolError):
             self._refuse(waiting)
             return
         self._begin_or_wait(waiting)
-        self._take_messages(was_within=False)
+        self._take_messages(is_another=True)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         return self.listener.spawn(work)
@@ -252,9 +250,8 @@ class RcpxConnection(asyncio.Protocol):
         self.fail(request_id, unforeseen(self.app.log, "an RCPX request failed", error))
 
     def send(self, payload: bytes, flags: int = CHECKED) -> None:
-        transport = self._transport
-        if not self.is_gone and transport is not None:
-            transport.write(message(payload, self._reader.mode, flags))
+        if not self.is_gone:
+            self.transport.write(message(payload, self._reader.mode, flags))
 
     def write(self, messages: bytes) -> None:
         """Messages that are framed already."""
@@ -265,61 +262,10 @@ class RcpxConnection(asyncio.Protocol):
 
     def say_goodbye(self) -> None:
         """Nothing more is read; what was written is still sent."""
-        self._closing = True
         self.subscriptions.close()
-        if not self.is_gone:
-            self.transport.close()
-
-    def drain(self) -> None:
-        """No more requests; what is under way is finished."""
-        self._closing = True
-        self.subscriptions.end()
-        if isinstance(self._waiting, envelope.Request):
-            error = ClosedError("shutting down; nothing was done")
-            self.fail(_encode(self._waiting.id), error)
-        if not self.under_way and not self.is_gone:
-            self.transport.close()
-
-    def check_deadline(self, now_us: int) -> None:
-        if self._closing:
-            if not self.under_way or now_us >= self._deadline_us + self.app.idle_deadline_us:
-                self.transport.close()
-        elif self._is_stuck(now_us):
-            self.transport.abort()
-        elif now_us >= self._deadline_us and self._is_late:
-            what = "message" if self.is_admitted else "HELLO and AUTH"
-            self._refuse(RcpxProtocolError("BAD_REQUEST", f"no whole {what} arrived in time"))
-
-    @property
-    def _is_late(self) -> bool:
-        """Its own fault: bytes that wait for a request before them are not missing anything."""
-        if not self.is_admitted:
-            return True
-        return self._reader.is_within and self._waiting is None
-
-    def _is_stuck(self, now_us: int) -> bool:
-        """It has not taken a byte of its answers for long. A watcher may: it costs a buffer."""
-        waiting = self.transport.get_write_buffer_size()
-        if not waiting or waiting != self._stuck_bytes or len(self.subscriptions):
-            self._stuck_bytes, self._stuck_since_us = waiting, now_us
-            return False
-        return now_us - self._stuck_since_us >= self.app.idle_deadline_us
+        self.close()
 
     def _refuse(self, error: RcpxProtocolError) -> None:
         """This connection's bytes make no sense any more: say why, and end it."""
         self.fail(b'""', error)
         self.say_goodbye()
-
-    def _share_reading(self) -> None:
-        self._comes_back = True
-        if self._reading is not None and not self._closing:
-            self._reading.share()
-
-    def _set_reading(self) -> None:
-        if self._reading is not None and not self.is_gone and not self._closing:
-            has_room = self._waiting is None and self.under_way < self._under_way_max
-            self._reading.set(has_room and not self.paused)
-
-    def broken_by(self, error: Exception) -> None:
-        self.app.log.error("a connection broke", error=repr(error), exc_info=error)
-        self.transport.abort()

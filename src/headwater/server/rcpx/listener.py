@@ -9,19 +9,27 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import AccessError
+from headwater.server.connection import NEVER_S, Awaits, Connections
 from headwater.server.rcpx.connection import RcpxConnection
 
 if TYPE_CHECKING:
     from headwater.server.app import App
 
-US: Final = 1_000_000
 BACKLOG: Final = 1024
 
 
 class RcpxListener:
     def __init__(self, app: App) -> None:
         self.app = app
-        self.connections: set[RcpxConnection] = set()
+        self.connections = Connections(
+            app.room,
+            app.quotas.connections,
+            app.intake,
+            app.clock,
+            app.settings.deadlines,
+            app.log,
+            {Awaits.REQUEST: NEVER_S},
+        )
         self.transition_cache = app.transition_cache
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,21 +82,6 @@ class RcpxListener:
 
     # -- connections
 
-    def add(self, connection: RcpxConnection) -> bool:
-        app = self.app
-        if app.draining or not app.has_room:
-            return False
-        self.connections.add(connection)
-        return True
-
-    def remove(self, connection: RcpxConnection) -> None:
-        self.connections.discard(connection)
-
-    def check_deadlines(self) -> None:
-        now = self.app.now_us()
-        for connection in list(self.connections):
-            connection.check_deadline(now)
-
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         """What has to wait for files. Not used by the write path."""
         task = self.app.loop.create_task(work)
@@ -98,13 +91,6 @@ class RcpxListener:
 
     async def drain(self) -> None:
         """Finish what is under way, then end every connection."""
-        for connection in list(self.connections):
-            connection.drain()
-        until = self.app.now_us() + int(self.app.settings.deadlines.drain_s * US)
-        while self.connections and self.app.now_us() < until:
-            await asyncio.sleep(0.02)
-            self.check_deadlines()
-        for connection in list(self.connections):
-            connection.transport.abort()
+        await self.connections.drain()
         for task in list(self._tasks):
             task.cancel()

@@ -109,7 +109,7 @@ def _info(connection: RcpxConnection, _params: requests.NoParams) -> Operation[R
         "uptime_secs": (app.now_us() - app.started_us) // 1_000_000,
         "features": session.FEATURES,
         "stats": {
-            "connections": len(connection.listener.connections) if whole else 1,
+            "connections": len(connection.connections) if whole else 1,
             "machines": counts.machines,
             "instances": counts.instances,
             "wal_offset": stats.current_offset,
@@ -117,7 +117,7 @@ def _info(connection: RcpxConnection, _params: requests.NoParams) -> Operation[R
         },
         "config": {
             "auth_required": bool(len(app.keys)),
-            "max_connections": app.connections_max,
+            "max_connections": app.room.connections_max,
             "fsync_policy": app.engine.core.settings.machines.fsync_policy.kind.value,
         },
     }

@@ -45,8 +45,7 @@ def hello(connection: RcpxConnection, params: HelloParams) -> Result:
             f"protocol version {params.protocol_version}; this server speaks {VERSION}",
         )
     mode = _agreed_mode(connection.mode, params.wire_modes)
-    connection.greeted = True
-    connection.client_name = params.client_name[:128]
+    connection.greet(params.client_name[:128])
     body: dict[str, Any] = {
         "protocol_version": VERSION,
         "wire_mode": mode.value,
