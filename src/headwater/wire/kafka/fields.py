@@ -139,18 +139,18 @@ def read_schemas(text: str) -> dict[str, MessageSchema]:
     schemas = {}
     for block in text.strip().split("\n\n"):
         heading, *lines = block.splitlines()
-        name, flexible_since = _match(_HEADING, heading)
+        name, flexible_since = _match(_HEADING, heading).groups()
         border = lines.index("  response")
         request, response = _read_fields(lines[1:border]), _read_fields(lines[border + 1 :])
         schemas[name] = MessageSchema(request, response, int(flexible_since or NEWEST))
     return schemas
 
 
-def _match(pattern: re.Pattern[str], line: str) -> tuple[str, ...]:
+def _match(pattern: re.Pattern[str], line: str) -> re.Match[str]:
     match = pattern.fullmatch(line.strip())
     if match is None:
         raise InvariantError(f"no line of a table of messages: {line!r}")
-    return match.groups()
+    return match
 
 
 def _read_fields(lines: list[str]) -> Fields:
@@ -164,7 +164,9 @@ def _read_fields(lines: list[str]) -> Fields:
 
 
 def _read_field(line: str, rows: Fields) -> MessageField:
-    name, word, array, since, until, null_since, null_until, tag, said = _match(_FIELD, line)
+    name, word, array, since, until, null_since, null_until, tag, said = _match(
+        _FIELD, line
+    ).groups()
     kind = None if word in ("row", "rows") else FieldType[word.upper()]
     many = word == "rows" or array is not None
     default: Any
