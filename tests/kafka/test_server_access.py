@@ -17,7 +17,7 @@ from headwater.server.server import Server
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
-from headwater.wire.kafka.messages.table import MESSAGES
+from headwater.wire.kafka.messages import MESSAGES
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.speaking import Speaker
 from tests.kafka.test_server_tables import sample

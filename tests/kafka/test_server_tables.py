@@ -22,7 +22,7 @@ from headwater.wire.kafka.codec import (
 )
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.fields import FieldType, MessageField
-from headwater.wire.kafka.messages.table import MESSAGES
+from headwater.wire.kafka.messages import MESSAGES
 
 VERSIONS = [
     (api, version)

@@ -18,7 +18,7 @@ from headwater.server.kafka.api_handlers import HANDLED
 from headwater.server.rcpx.operations import OPERATIONS
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
-from headwater.wire.kafka.messages.table import MESSAGES
+from headwater.wire.kafka.messages import MESSAGES
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.speaking import Speaker
 from tests.kafka.test_server_access import plain, sign_in

@@ -13,7 +13,7 @@ from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.codec import encode_row
 from headwater.wire.kafka.encoding import text_bytes
 from headwater.wire.kafka.error_codes import ErrorCode
-from headwater.wire.kafka.messages.table import MESSAGES
+from headwater.wire.kafka.messages import MESSAGES
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.partition import KafkaTopic

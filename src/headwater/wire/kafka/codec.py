@@ -15,7 +15,7 @@ from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.decoding import Buffer, Decode, compile_decoder
 from headwater.wire.kafka.encoding import ByteSink, Chunk, Encode, compile_encoder
 from headwater.wire.kafka.errors import ProtocolError
-from headwater.wire.kafka.messages.table import MESSAGES
+from headwater.wire.kafka.messages import MESSAGES
 
 REQUEST_ROWS_MAX: Final = 400_000
 """Of all arrays of a request together: room for the 100,000 topics one machine may have."""

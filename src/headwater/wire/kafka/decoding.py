@@ -13,12 +13,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from itertools import groupby
 from typing import Any, Final
 
-from headwater.core.errors import InvariantError
 from headwater.wire.kafka.errors import ProtocolError
-from headwater.wire.kafka.fields import Fields, FieldType, MessageField
+from headwater.wire.kafka.fields import Fields, FieldType, MessageField, compile_steps
 from headwater.wire.kafka.varints import read_unsigned
 
 Buffer = bytes | memoryview
@@ -35,13 +33,7 @@ _INT32: Final = struct.Struct(">i").unpack_from
 def compile_decoder(fields: Fields, version: int, *, flexible: bool) -> Decode:
     """A function that reads these fields as they are in one version."""
     defaults = {field.name: field.default for field in fields}
-    present = [field for field in fields if field.is_in(version)]
-    steps = _steps([field for field in present if field.tag is None], version, flexible)
-    if flexible:
-        tagged = [field for field in present if field.tag is not None]
-        steps.append(_tagged_step(tagged, version))
-    elif any(field.tag is not None for field in present):
-        raise InvariantError(f"tagged fields in a version without them: {version}")
+    steps = compile_steps(fields, version, flexible, _fixed_step, _named_step, _tagged_step)
 
     def decode(buffer: Buffer, at: int, budget: Budget) -> tuple[Row, int]:
         row = defaults.copy()
@@ -50,20 +42,6 @@ def compile_decoder(fields: Fields, version: int, *, flexible: bool) -> Decode:
         return row, at
 
     return decode
-
-
-def _steps(fields: list[MessageField], version: int, flexible: bool) -> list[Step]:
-    steps: list[Step] = []
-    for fixed, together in groupby(fields, _is_fixed):
-        if fixed:
-            steps.append(_fixed_step(list(together)))
-        else:
-            steps.extend(_named_step(field, version, flexible) for field in together)
-    return steps
-
-
-def _is_fixed(field: MessageField) -> bool:
-    return field.kind is not None and field.kind.is_fixed and not field.many
 
 
 def _fixed_step(fields: list[MessageField]) -> Step:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from itertools import groupby
 from typing import Any, Final
 
 from headwater.core.errors import InvariantError
-from headwater.wire.kafka.fields import Fields, FieldType, MessageField
+from headwater.wire.kafka.fields import Fields, FieldType, MessageField, compile_steps
 from headwater.wire.kafka.varints import unsigned
 
 Chunk = bytes | bytearray | memoryview
@@ -48,11 +47,7 @@ class ByteSink:
 def compile_encoder(fields: Fields, version: int, *, flexible: bool) -> Encode:
     """A function that writes these fields as they are in one version."""
     names = frozenset(field.name for field in fields)
-    present = [field for field in fields if field.is_in(version)]
-    steps = _steps([field for field in present if field.tag is None], version, flexible)
-    if flexible:
-        tagged = [field for field in present if field.tag is not None]
-        steps.append(_tagged_step(tagged, version))
+    steps = compile_steps(fields, version, flexible, _fixed_step, _named_step, _tagged_step)
 
     def encode(sink: ByteSink, values: Mapping[str, Any]) -> None:
         if not values.keys() <= names:
@@ -61,20 +56,6 @@ def compile_encoder(fields: Fields, version: int, *, flexible: bool) -> Encode:
             step(sink, values)
 
     return encode
-
-
-def _steps(fields: list[MessageField], version: int, flexible: bool) -> list[Step]:
-    steps: list[Step] = []
-    for fixed, together in groupby(fields, _is_fixed):
-        if fixed:
-            steps.append(_fixed_step(list(together)))
-        else:
-            steps.extend(_named_step(field, version, flexible) for field in together)
-    return steps
-
-
-def _is_fixed(field: MessageField) -> bool:
-    return field.kind is not None and field.kind.is_fixed and not field.many
 
 
 def _fixed_step(fields: list[MessageField]) -> Step:

@@ -18,7 +18,7 @@ from headwater.wire.kafka.codec import write_request, write_response
 from headwater.wire.kafka.decoding import Buffer
 from headwater.wire.kafka.encoding import ByteSink, Chunk
 from headwater.wire.kafka.errors import ProtocolError
-from headwater.wire.kafka.messages.table import MESSAGES
+from headwater.wire.kafka.messages import MESSAGES
 from headwater.wire.kafka.varints import read_unsigned
 
 _native: Final = compiled("batches")

@@ -7,7 +7,7 @@ from typing import Any
 
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.fields import Fields, FieldType, MessageField
-from headwater.wire.kafka.messages.table import MESSAGES
+from headwater.wire.kafka.messages import MESSAGES
 
 EVERY_VERSION = [
     (api, version) for api, (oldest, newest) in SUPPORTED.items()

@@ -16,7 +16,7 @@ from headwater.wire.kafka.headers import (
     response_body_at,
     response_frame,
 )
-from headwater.wire.kafka.messages.table import MESSAGES
+from headwater.wire.kafka.messages import MESSAGES
 
 
 def test_every_kind_of_request_has_versions_and_fields() -> None:

@@ -1,1 +1,0 @@
-"""The fields of each request and response, under Kafka's own names."""
