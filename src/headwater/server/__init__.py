@@ -20,8 +20,8 @@ order of the requests. Nothing on the write path creates a task (I15: each ticke
 - `access`     API keys and scopes, quotas, and which web pages may use a server without keys
 - `health`, `metrics`, `dashboard`   what operators read
 
-`connection` is what connections of all protocols share: flow control, deadlines, one limit for all,
-and how they end. `intake` reads the sockets of all busy connections with one call a turn; `topic_spaces` decides
-whether a topic name belongs to the engine or to an organisation's Kafka topics. Start reading at
-`app.App.handle`, `connection` and `http.connection`.
+`connection` is what connections of all protocols share: flow control, deadlines, one limit for
+all, and how they end. `intake` reads the sockets of all busy connections with one call a turn;
+`topic_spaces` decides whether a topic name belongs to the engine or to an organisation's Kafka
+topics. Start reading at `app.App.handle`, `connection` and `http.connection`.
 """
