@@ -113,7 +113,7 @@ class KafkaCheckpointer:
         core.save_soon = False
         return SavedState(
             core.applied_id,
-            tuple(topic.meta() for topic in core.registry.all()),
+            tuple(topic.meta() for topic in core.registry),
             core.offsets.meta(),
             core.producer_ids_end,
             core.running_s(),

@@ -18,6 +18,7 @@ from headwater.engine.kafka.effects import apply_event
 from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, Runs, find_runs, group_by_key
+from headwater.recovery.history.kafka import first_offset, is_own, own_runs
 from headwater.recovery.kafka.repair import RecoveredKafka
 from headwater.recovery.kafka.survey import TailBatch
 
@@ -44,12 +45,12 @@ def restore(core: KafkaCore, recovered: RecoveredKafka, progress: Callable[[floa
     for batch in recovered.tail:
         if batch.event is None and batch.header.producer_id >= 0:
             _replay_producer(core, batch)
-    for topic in core.registry.all():
+    for topic in core.registry:
         for partition in topic.partitions:
             partition.next_offset = partition.high_watermark
-            # Of a crash between the two, the log start survives and the records may not.
-            start = min(partition.log_start_offset, partition.high_watermark)
-            partition.log_start_offset = max(start, partition.dropped)
+            partition.log_start_offset = first_offset(
+                partition.log_start_offset, partition.dropped, partition.high_watermark
+            )
             partition.sized_from = partition.log_start_offset
         core.note_limits(topic)
 
@@ -77,10 +78,8 @@ def _index(core: KafkaCore, segment: SegmentMeta) -> None:
         partition = core.registry.by_key(key)
         if partition is None:
             continue  # of a topic that was dropped, or an event
+        members = own_runs(runs, members, segment.base_id, partition.topic.made_id)
         starts = runs.starts[members] + segment.base_id
-        if starts[0] <= partition.topic.made_id:
-            own = starts > partition.topic.made_id
-            members, starts = members[own], starts[own]
         if len(members) > _FEW_RUNS:
             _own(partition, runs, members, starts)
             continue
@@ -120,7 +119,9 @@ def _own(
 
 def _replay_producer(core: KafkaCore, batch: TailBatch) -> None:
     partition = core.registry.by_key(batch.key)
-    if partition is None or batch.first_id < partition.topic.made_id or partition.ids is None:
+    if partition is None or not is_own(batch.first_id, partition.topic.made_id):
+        return
+    if partition.ids is None:
         return
     offset = partition.ids.rank(batch.first_id) - 1 + partition.dropped
     # When it was written is not known: the times in it are the producer's. Not later than now.

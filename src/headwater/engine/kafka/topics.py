@@ -49,7 +49,9 @@ class KafkaTopics:
 
         def made(change: EventChange) -> KafkaTopic:
             finished()
-            topic: KafkaTopic = apply_event(core, event, change.event_id)
+            apply_event(core, event, change.event_id)
+            topic = core.registry.by_id(event.topic_id)
+            assert topic is not None, "it was made just now"
             return topic
 
         change = core.log_event(event, made, finished)
@@ -147,9 +149,13 @@ class KafkaTopics:
             done.result = partition.log_start_offset
             return done
         event = events.LogStartMoved(topic.topic_id, partition.index, before_offset)
-        return core.log_event(
-            event, lambda change: apply_event(core, event, change.event_id), essential=True
-        )
+
+        def moved(change: EventChange) -> int:
+            apply_event(core, event, change.event_id)
+            is_there = core.registry.by_id(topic.topic_id) is not None
+            return partition.log_start_offset if is_there else before_offset
+
+        return core.log_event(event, moved, essential=True)
 
     def new_producer_id(self) -> Pending[int]:
         core = self._core

@@ -38,19 +38,17 @@ from headwater.format.kafka.entry import (
 )
 from headwater.format.kafka.events import (
     INTERNAL_KEY,
-    PREDECESSOR_MISSING,
     AnyEvent,
     PartitionsAdded,
-    SegmentBegun,
-    TopicDropped,
     TopicMade,
     decode_event,
 )
 from headwater.format.kafka.names import index_name, log_name
 from headwater.format.kafka.partition_names import partition_name
 from headwater.format.kafka.topic_hash import topic_hash
+from headwater.recovery.history.kafka import is_own, own_runs
 from headwater.recovery.kafka.survey import KafkaSurvey, SegmentScan
-from headwater.recovery.kafka.topics import SeenTopics
+from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
 from headwater.recovery.kafka.verdict import IndexVerdict, LogVerdict, SegmentPosition, Stray
 from headwater.store.pair import read_all
 
@@ -151,8 +149,10 @@ class Rebuilding:
             rows = read_entries(contents, scan.meta.entries)
             self._count(rows, scan.meta.base_id)
             for batch in self._survey.tail:
-                if scan.meta.base_id <= batch.first_id < scan.meta.base_id + len(rows):
-                    self._take_in(batch.event, batch.first_id)
+                end_id = scan.meta.base_id + len(rows)
+                if batch.event is not None and scan.meta.base_id <= batch.first_id < end_id:
+                    self._topics.take_in(batch.event, batch.first_id)
+                    self._count_from(batch.event)
             return Rebuilt(scan.checkpointed, rows.tobytes())
         log = self._read(log_name(_as_it_is(scan, contents).log_number))
         return _SegmentRebuild(self, scan, contents, log).run()
@@ -161,22 +161,22 @@ class Rebuilding:
         runs = find_runs(rows)
         for key, members in group_by_key(runs):
             if key in self._made:
-                own = members[runs.starts[members] + base_id > self._made[key]]
+                own = own_runs(runs, members, base_id, self._made[key])
                 self._next[key] += int(runs.counts[own].sum())
 
-    def _take_in(self, event: AnyEvent | None, event_id: int) -> None:
-        if not isinstance(event, TopicMade | TopicDropped | PartitionsAdded):
+    def _count_from(self, event: AnyEvent) -> None:
+        """The partitions an event made: their offsets begin behind it."""
+        if not isinstance(event, TopicMade | PartitionsAdded):
             return
-        self._topics.take_in(event, event_id)
-        for topic in self._topics:
-            if topic.topic_id != event.topic_id:
-                continue
-            hashed = topic_hash(topic.org, topic.name)
-            for index in range(len(topic.partitions)):
-                key = entry_key(topic.org, hashed, index)
-                self._names[key] = partition_name(topic.name, index)
-                if isinstance(event, TopicMade) or key not in self._next:
-                    self._next[key], self._made[key] = 0, topic.made_id
+        topic = self._topics.by_id(event.topic_id)
+        if topic is None:
+            return
+        hashed = topic_hash(topic.org, topic.name)
+        for index in range(len(topic.partitions)):
+            key = entry_key(topic.org, hashed, index)
+            self._names[key] = partition_name(topic.name, index)
+            if isinstance(event, TopicMade) or key not in self._next:
+                self._next[key], self._made[key] = 0, topic.made_id
 
     # -- asked by a segment
 
@@ -207,7 +207,7 @@ class Rebuilding:
 
     def advance(self, key: bytes, count: int, first_id: int) -> int | None:
         """These are the next records of that partition. The offset of the first of them."""
-        if first_id <= self._made.get(key, first_id):
+        if not is_own(first_id, self._made.get(key, first_id)):
             return None  # of a topic that is gone
         before = self._next[key]
         self._next[key] += count
@@ -217,13 +217,11 @@ class Rebuilding:
         """An event that no checkpoint has yet."""
         if first_id < self._checkpoint.as_of:
             return
-        try:
-            event = decode_event(batch)
-        except FormatError:
-            return
-        if isinstance(event, SegmentBegun) and event.base_id != first_id:
-            raise RebuildError(PREDECESSOR_MISSING)
-        self._take_in(event, first_id)
+        taken = self._topics.take_event(first_id, batch)
+        if taken.verdict is BatchVerdict.UNFOLLOWED:
+            raise RebuildError(taken.problem)
+        if taken.event is not None:
+            self._count_from(taken.event)
 
 
 def _as_it_is(scan: SegmentScan, contents: bytes) -> SegmentMeta:

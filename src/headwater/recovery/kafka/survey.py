@@ -35,13 +35,7 @@ from headwater.format.kafka.entry import (
     holes_in,
     read_entries,
 )
-from headwater.format.kafka.events import (
-    INTERNAL_KEY,
-    PREDECESSOR_MISSING,
-    AnyEvent,
-    SegmentBegun,
-    decode_event,
-)
+from headwater.format.kafka.events import AnyEvent
 from headwater.format.kafka.names import (
     CHECKPOINT_NAME,
     COPY_NAME,
@@ -54,7 +48,7 @@ from headwater.format.kafka.names import (
 )
 from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.recovery.kafka.table import decide_index, decide_log
-from headwater.recovery.kafka.topics import SeenTopics
+from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
 from headwater.recovery.kafka.verdict import (
     CheckpointVerdict,
     CopyVerdict,
@@ -75,8 +69,11 @@ from headwater.store.pair import with_file
 
 _CHECKPOINT_BYTES_MAX: Final = 2**31
 _KNOWN_NAMES: Final = {CHECKPOINT_NAME, COPY_NAME, SPARE_NAME, QUARANTINE_DIRECTORY}
-STRANGER: Final = "the entries are of a topic that does not exist"
 CHANGED: Final = "the entries are not those that were synced"
+_OF_EVENTS: Final = {
+    BatchVerdict.NEWER: LogVerdict.NEWER,
+    BatchVerdict.UNFOLLOWED: LogVerdict.UNFOLLOWED,
+}
 Answer = TypeVar("Answer")
 Progress = Callable[[float], None]
 
@@ -423,21 +420,11 @@ class _Surveyor:
     def _note(self, scan: SegmentScan, first_id: int, batch: WalkedBatch) -> str:
         """Keep a sound batch for the state. Returns why it cannot be ours, if it cannot."""
         assert batch.header is not None
-        event: AnyEvent | None = None
-        if batch.key == INTERNAL_KEY:
-            try:
-                event = decode_event(batch.bytes)
-            except FormatError as error:
-                scan.log = LogVerdict.NEWER
-                return error.reason
-            if isinstance(event, SegmentBegun) and event.base_id != first_id:
-                scan.log = LogVerdict.UNFOLLOWED
-                return PREDECESSOR_MISSING
-            self._topics.take_in(event, first_id)
-        elif not self._topics.owns(batch.key):
-            return STRANGER
-        self._survey.tail.append(TailBatch(first_id, batch.key, batch.header, event))
-        return ""
+        taken = self._topics.take_batch(first_id, batch.key, batch.bytes)
+        if taken.verdict is BatchVerdict.OURS:
+            self._survey.tail.append(TailBatch(first_id, batch.key, batch.header, taken.event))
+        scan.log = _OF_EVENTS.get(taken.verdict, scan.log)
+        return taken.problem
 
     # -- what nothing leads to
 

@@ -1,14 +1,24 @@
-"""Which Kafka topics there are: what a checkpoint says of them, and the events since."""
+"""Which topics a reader of Kafka's log sees: what a checkpoint says of them, and the batches since.
+
+`SeenTopics` takes in the log batch by batch, for a survey, a reader beside an owner, `verify` and a
+repair alike: what a batch of the tail is, and whether it can be anyone's, is decided here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
 
+from headwater.core.errors import FormatError
 from headwater.format.kafka import events
 from headwater.format.kafka.checkpoint import KafkaCheckpoint
 from headwater.format.kafka.entry import split_key
+from headwater.format.kafka.events import INTERNAL_KEY, PREDECESSOR_MISSING, AnyEvent, decode_event
 from headwater.format.kafka.topic_hash import topic_hash
+from headwater.recovery.history.kafka import KafkaFold, KafkaSink, KafkaTable
+
+STRANGER: Final = "the entries are of a topic that does not exist"
 
 
 @dataclass(slots=True)
@@ -28,24 +38,60 @@ class SeenTopic:
     partitions: list[SeenPartition]
 
 
-class SeenTopics:
+class BatchVerdict(Enum):
+    """What a sound batch of the tail is."""
+
+    OURS = "a batch of a topic, or an event"
+    STRANGER = STRANGER
+    NEWER = "an event of a newer version"
+    UNFOLLOWED = PREDECESSOR_MISSING
+
+
+class TakenBatch(NamedTuple):
+    verdict: BatchVerdict
+    event: AnyEvent | None = None
+    problem: str = ""
+    """Why it does not count; empty when it does."""
+
+
+class SeenTopics(KafkaTable[SeenTopic], KafkaSink[SeenTopic]):
     """Which topics there are, and where their logs start."""
 
     def __init__(self, checkpoint: KafkaCheckpoint) -> None:
-        self._by_id: dict[bytes, SeenTopic] = {}
-        self._by_name: dict[tuple[int, str], SeenTopic] = {}
+        super().__init__()
+        self._fold = KafkaFold(self, self)
         self._by_hash: dict[tuple[int, bytes], list[SeenTopic]] = {}
         self._not_hashed: list[SeenTopic] = []
         self._owned: set[bytes] = set()
         for meta in checkpoint.topics:
             partitions = [SeenPartition(each.dropped, each.log_start) for each in meta.partitions]
-            self._add(SeenTopic(meta.org, meta.name, meta.topic_id, meta.made_id, partitions))
+            self.add(SeenTopic(meta.org, meta.name, meta.topic_id, meta.made_id, partitions))
 
-    def __iter__(self) -> Iterator[SeenTopic]:
-        return iter(self._by_id.values())
+    def add(self, topic: SeenTopic) -> None:
+        super().add(topic)
+        self._not_hashed.append(topic)
 
-    def find(self, org: int, name: str) -> SeenTopic | None:
-        return self._by_name.get((org, name))
+    def take_in(self, event: AnyEvent, event_id: int) -> None:
+        self._fold.take(event, event_id)
+
+    def take_batch(self, first_id: int, key: bytes, batch: memoryview) -> TakenBatch:
+        """The next sound batch of the log. One that does not count changes nothing."""
+        if key == INTERNAL_KEY:
+            return self.take_event(first_id, batch)
+        if self.owns(key):
+            return _OURS
+        # Counted to no topic, its records would give those behind them the seqs before theirs.
+        return _STRANGER
+
+    def take_event(self, event_id: int, batch: memoryview) -> TakenBatch:
+        try:
+            event = decode_event(batch)
+        except FormatError as error:
+            return TakenBatch(BatchVerdict.NEWER, None, error.reason)
+        if isinstance(event, events.SegmentBegun) and event.base_id != event_id:
+            return TakenBatch(BatchVerdict.UNFOLLOWED, event, PREDECESSOR_MISSING)
+        self._fold.take(event, event_id)
+        return TakenBatch(BatchVerdict.OURS, event)
 
     def owns(self, key: bytes) -> bool:
         """Whether entries of this key can be anybody's: of a topic there is, or was until now."""
@@ -62,31 +108,19 @@ class SeenTopics:
             self._owned.add(key)
         return owned
 
-    def take_in(self, event: events.AnyEvent, event_id: int) -> None:
-        """What an event says about topics. One whose effect is known changes nothing."""
-        if isinstance(event, events.TopicMade):
-            if event.topic_id not in self._by_id:
-                partitions = [SeenPartition() for _ in range(event.partitions)]
-                self._add(SeenTopic(event.org, event.name, event.topic_id, event_id, partitions))
-            return
-        if not isinstance(
-            event, events.TopicDropped | events.PartitionsAdded | events.LogStartMoved
-        ):
-            return
-        topic = self._by_id.get(event.topic_id)
-        if topic is None:
-            return
-        if isinstance(event, events.TopicDropped):
-            del self._by_id[topic.topic_id]
-            self._by_name.pop((topic.org, topic.name), None)
-        elif isinstance(event, events.PartitionsAdded):
-            missing = event.total - len(topic.partitions)
-            topic.partitions += [SeenPartition() for _ in range(missing)]
-        elif event.partition < len(topic.partitions):
-            partition = topic.partitions[event.partition]
-            partition.log_start = max(partition.log_start, event.offset)
+    # -- the fold's sink
 
-    def _add(self, topic: SeenTopic) -> None:
-        self._by_id[topic.topic_id] = topic
-        self._by_name[topic.org, topic.name] = topic
-        self._not_hashed.append(topic)
+    def make(self, event: events.TopicMade, event_id: int) -> SeenTopic:
+        partitions = [SeenPartition() for _ in range(event.partitions)]
+        return SeenTopic(event.org, event.name, event.topic_id, event_id, partitions)
+
+    def add_partitions(self, topic: SeenTopic, total: int) -> None:
+        topic.partitions += [SeenPartition() for _ in range(total - len(topic.partitions))]
+
+    def move_log_start(self, topic: SeenTopic, partition: int, offset: int) -> None:
+        seen = topic.partitions[partition]
+        seen.log_start = max(seen.log_start, offset)
+
+
+_OURS: Final = TakenBatch(BatchVerdict.OURS)
+_STRANGER: Final = TakenBatch(BatchVerdict.STRANGER, None, STRANGER)

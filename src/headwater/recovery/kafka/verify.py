@@ -123,12 +123,9 @@ def join_kafka(plan: KafkaPlan, checks: Sequence[KafkaSegmentCheck]) -> list[Ver
     if plan.checkpoint is None:
         return faults
     topics = SeenTopics(plan.checkpoint)
-    for event in (event for check in checks for event in check.made):
-        topics.take_in(event, 0)
     for segment, check in zip(plan.segments, checks, strict=True):
         path = plan.directory / log_name(segment.meta.log_number)
-        keys = check.young_keys.items()
-        strange = sorted(at for key, at in keys if key != INTERNAL_KEY and not topics.owns(key))
+        strange = list(_strangers(topics, check))
         problems = [(at, "a batch of a topic that does not exist") for at in strange]
         bad = segment.sealed or any(at < check.synced_end for at, _ in problems)
         faults += listed(path, problems, FaultKind.BATCH, bad=bad)
@@ -136,6 +133,18 @@ def join_kafka(plan: KafkaPlan, checks: Sequence[KafkaSegmentCheck]) -> list[Ver
         faults += _missing(plan, checks)
         faults += _misplaced_chains(plan, checks)
     return faults
+
+
+def _strangers(topics: SeenTopics, check: KafkaSegmentCheck) -> Iterator[int]:
+    """Where the first batch of each topic stands that does not exist by then."""
+    events = sorted(check.made, key=lambda each: each[0])
+    for key, at in sorted(check.young_keys.items(), key=lambda each: each[1]):
+        while events and events[0][0] < at:
+            topics.take_in(events.pop(0)[1], 0)
+        if key != INTERNAL_KEY and not topics.owns(key):
+            yield at
+    for _, event in events:
+        topics.take_in(event, 0)
 
 
 def _missing(plan: KafkaPlan, checks: Sequence[KafkaSegmentCheck]) -> Iterator[VerifyFault]:
@@ -163,7 +172,7 @@ def _misplaced_chains(
     remade = {
         topic_hash(event.org, event.name)
         for check in checks
-        for event in check.made
+        for _, event in check.made
         if isinstance(event, TopicMade)
     }
     made: dict[bytes, int] = {}

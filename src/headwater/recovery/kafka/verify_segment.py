@@ -75,8 +75,8 @@ class KafkaSegmentCheck:
     records: int = 0
     data_bytes: int = 0
     """Of batches whose checksums were checked."""
-    made: list[TopicMade | PartitionsAdded] = field(default_factory=list)
-    """Events that the checkpoint's state does not have yet."""
+    made: list[tuple[int, TopicMade | PartitionsAdded]] = field(default_factory=list)
+    """Events that the checkpoint's state does not have yet, and where each stands."""
     chains: list[OffsetChain] = field(default_factory=list)
     young_keys: dict[bytes, int] = field(default_factory=dict)
     """Whose batches are younger than that state, and where the first of each stands."""
@@ -270,7 +270,7 @@ class _SegmentCheck:
         if isinstance(event, SegmentBegun):
             self._result.begun = event.base_id
         elif isinstance(event, TopicMade | PartitionsAdded):
-            self._result.made.append(event)
+            self._result.made.append((offset, event))
         elif isinstance(event, Synced) and event.entries < len(entries):
             self._result.synced_end = int(entries["physical_offset"][event.entries])
         if isinstance(event, TopicMade):

@@ -21,7 +21,13 @@ from typing import Final, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from headwater.core.errors import DamageError, FormatError, NewerFormatError, SyncError
+from headwater.core.errors import (
+    DamageError,
+    FormatError,
+    NewerFormatError,
+    StorageError,
+    SyncError,
+)
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.checksum import checksum64
 from headwater.format.kafka import events
@@ -53,15 +59,21 @@ from headwater.format.kafka.names import (
 )
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.finding import Action
+from headwater.recovery.history.kafka import own_runs
 from headwater.recovery.kafka.survey import (
     CHANGED,
-    STRANGER,
     judge_begun,
     list_names,
     scan_checkpoints,
 )
 from headwater.recovery.kafka.table import decide_checkpoint
-from headwater.recovery.kafka.topics import SeenTopic, SeenTopics
+from headwater.recovery.kafka.topics import (
+    STRANGER,
+    BatchVerdict,
+    SeenTopic,
+    SeenTopics,
+    TakenBatch,
+)
 from headwater.recovery.kafka.verdict import Stray
 from headwater.recovery.kafka.walk import (
     Window,
@@ -76,6 +88,8 @@ _ADVICE: Final = "see `headwater verify`, or restore a backup"
 _UPDATE: Final = "read it with the version that wrote it"
 _NOTHING_TO_SYNC: Final = (errno.EROFS, errno.EINVAL, errno.ENOTSUP)
 """A file system that is read-only, or that does not know what a sync is."""
+_REFUSED: Final = (BatchVerdict.NEWER, BatchVerdict.UNFOLLOWED)
+"""No crash and no owner at work leaves such a batch."""
 _EVENT_KEY: Final = numpy.frombuffer(events.INTERNAL_KEY, f"V{len(events.INTERNAL_KEY)}")[0]
 
 
@@ -148,9 +162,7 @@ def scan_topics(disk: Disk, directory: PurePath) -> SeenTopics:
     for young in _segments(disk, directory, checkpoint, mark):
         first = max(checkpoint.as_of - young.meta.base_id, 0)
         tail = _entries_from(disk, directory, young.meta.number, first)
-        since = _events(disk, directory, young.meta.number, tail)
-        for at, event in since:
-            topics.take_in(event, young.meta.base_id + first + at)
+        _take_events(disk, directory, young.meta.number, tail, young.meta.base_id + first, topics)
     return topics
 
 
@@ -192,7 +204,7 @@ class KafkaView:
             members = segment.by_key.get(key)
             if members is None:
                 continue
-            own = members[segment.runs.starts[members] + segment.base_id > topic.made_id]
+            own = own_runs(segment.runs, members, segment.base_id, topic.made_id)
             counts.append(segment.runs.counts[own])
             entries.append(segment.runs.entries[own])
         if not entries:
@@ -214,8 +226,8 @@ class KafkaView:
         first = max(self.checkpoint.as_of - meta.base_id, 0)
         if first < meta.entries:
             entries = read_entries(checkpointed, meta.entries)[first:]
-            for at, event in _events(self._disk, self._directory, meta.number, entries):
-                self.topics.take_in(event, meta.base_id + first + at)
+            where = self._disk, self._directory, meta.number
+            _take_events(*where, entries, meta.base_id + first, self.topics, owners=True)
         if seen is None or seen[:3] != (meta.base_id, meta.entries, checksum):
             runs = find_runs(read_entries(checkpointed, meta.entries))
             groups = dict(group_by_key(runs))
@@ -271,7 +283,12 @@ class KafkaView:
                 if batch.is_dead:
                     at += batch.records
                     continue
-                problem = batch.problem or self._stranger(batch.key)
+                problem = batch.problem
+                if not problem:
+                    taken = self.topics.take_batch(first_id + at, batch.key, batch.bytes)
+                    if taken.verdict in _REFUSED:
+                        raise _refused(taken, path, batch.offset)
+                    problem = taken.problem
                 if problem:
                     entries = numpy.concatenate((read_entries(checkpointed, meta.entries), tail))
                     synced = entries_known_synced(meta.number, entries, meta.entries + at, log)
@@ -279,23 +296,11 @@ class KafkaView:
                         what = synced_and_bad(problem, meta.number, meta.entries + at)
                         raise DamageError(what, path=path, offset=end, advice=_ADVICE)
                     return at
-                if batch.key == events.INTERNAL_KEY:
-                    event = _event(batch.bytes, path)
-                    if isinstance(event, events.SegmentBegun) and event.base_id != first_id + at:
-                        what = events.PREDECESSOR_MISSING
-                        raise DamageError(what, path=path, offset=batch.offset, advice=_ADVICE)
-                    self.topics.take_in(event, first_id + at)
                 at += batch.records
                 end = batch.end
             return at
 
         return with_file(self._disk, path, OpenMode.READ, work)
-
-    def _stranger(self, key: bytes) -> str:
-        """Counted to no topic, its records would give those behind them the seqs before theirs."""
-        if key == events.INTERNAL_KEY or self.topics.owns(key):
-            return ""
-        return STRANGER
 
 
 def _sync(file: File) -> None:
@@ -365,33 +370,57 @@ def _entries_from(disk: Disk, directory: PurePath, number: int, first: int) -> E
     )
 
 
-def _events(
-    disk: Disk, directory: PurePath, number: int, entries: Entries
-) -> Iterator[tuple[int, events.AnyEvent]]:
-    """The events among these entries. One that is not sound may have told of a deletion."""
-    ours = numpy.flatnonzero(keys_of(entries) == _EVENT_KEY)
-    if not len(ours):
-        return
-    ours = ours[~holes_in(entries[ours])]
-    if not entries["length"][ours].all():  # a newer checkpoint has what they said
-        raise SegmentChangedError(f"{index_name(number)} was rewritten; read it again")
-    path = directory / log_name(number)
-    file = disk.open(path, OpenMode.READ)
-    try:
+def _take_events(
+    disk: Disk,
+    directory: PurePath,
+    number: int,
+    entries: Entries,
+    first_id: int,
+    topics: SeenTopics,
+    *,
+    owners: bool = False,
+) -> None:
+    """Take in the events among these entries. One that is not sound may have told of a deletion.
+
+    `owners`: the others must each be of a topic that exists by then.
+    """
+    path, done = directory / log_name(number), 0
+
+    def work(file: File) -> None:
+        nonlocal done
         for at in ours.tolist():
+            if owners:
+                _check_owners(path, entries[done:at], topics)
+            done = at + 1
             begin = int(entries["physical_offset"][at]) + PREFIX_BYTES
             batch = memoryview(file.read(begin, int(entries["length"][at])))
             try:
                 read_sound(batch)
             except FormatError as error:
                 raise DamageError(error.reason, path=path, offset=begin, advice=_ADVICE) from error
-            yield at, _event(batch, path)
-    finally:
-        file.close()
+            taken = topics.take_event(first_id + at, batch)
+            if taken.verdict in _REFUSED:
+                raise _refused(taken, path, begin - PREFIX_BYTES)
+
+    ours = numpy.flatnonzero(keys_of(entries) == _EVENT_KEY)
+    ours = ours[~holes_in(entries[ours])]
+    if not entries["length"][ours].all():  # a newer checkpoint has what they said
+        raise SegmentChangedError(f"{index_name(number)} was rewritten; read it again")
+    if len(ours):
+        with_file(disk, path, OpenMode.READ, work)
+    if owners:
+        _check_owners(path, entries[done:], topics)
 
 
-def _event(batch: memoryview, path: PurePath) -> events.AnyEvent:
-    try:
-        return events.decode_event(batch)
-    except FormatError as error:
-        raise NewerFormatError(error.reason, path=path, advice=_UPDATE) from error
+def _check_owners(path: PurePath, entries: Entries, topics: SeenTopics) -> None:
+    stored = find_runs(entries[entries["length"] > 0]).entries
+    for at, key in enumerate(keys_of(stored)):
+        if key != _EVENT_KEY and not topics.owns(key.tobytes()):
+            offset = int(stored["physical_offset"][at])
+            raise DamageError(STRANGER, path=path, offset=offset, advice=_ADVICE)
+
+
+def _refused(taken: TakenBatch, path: PurePath, offset: int) -> StorageError:
+    if taken.verdict is BatchVerdict.NEWER:
+        return NewerFormatError(taken.problem, path=path, advice=_UPDATE)
+    return DamageError(taken.problem, path=path, offset=offset, advice=_ADVICE)

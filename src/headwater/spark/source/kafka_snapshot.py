@@ -18,6 +18,7 @@ from headwater.core.errors import DataLossError
 from headwater.disk import Disk, PosixDisk
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.kafka.partition_names import parse_partition_name, partition_name
+from headwater.recovery.history.kafka import first_offset
 from headwater.recovery.kafka.topics import SeenTopic
 from headwater.recovery.kafka.view import KafkaView, OwnedBatches, SeenSegment
 from headwater.spark.source.batch_assembler import Gap
@@ -124,8 +125,7 @@ class KafkaSnapshot:
         batches = self._batches[name] = self.view.batches(topic, index)
         partition = topic.partitions[index]
         head = batches.end_offset if len(batches.counts) else partition.dropped
-        # Of a crash between the two, the log start survives and the records may not.
-        start = max(min(partition.log_start, head), partition.dropped)
+        start = first_offset(partition.log_start, partition.dropped, head)
         return TopicFacts(name, epoch_of(topic), start + 1, head, start + 1, LOG_START)
 
     def slices(

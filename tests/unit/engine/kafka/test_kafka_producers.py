@@ -180,6 +180,7 @@ def test_replaying_what_a_checkpoint_knows_already_changes_nothing() -> None:
     for sequence in range(8, 14, 2):
         partition.producers.replay(read_header(sent(sequence)), sequence)
     made = TopicMade(1, "orders", topic.topic_id, 1, {})
-    assert apply_event(life.store.core, made, 10**6) is topic
+    apply_event(life.store.core, made, 10**6)
+    assert life.store.topic(1, "orders") is topic
     life.store.core.changed(topic)
     assert topic.meta() == before
