@@ -50,6 +50,7 @@ from headwater.client.watch import (
 )
 from headwater.config.topic import check_topic_name
 from headwater.core.clock import Clock, SystemClock
+from headwater.core.driver import drive_async, wait_always
 from headwater.core.errors import HeadwaterError
 from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
@@ -341,19 +342,7 @@ class AsyncClient:
     # -- driving
 
     async def _drive(self, operation: ClientOperation[T]) -> T:
-        result: Any = None
-        error: HeadwaterError | None = None
-        try:
-            while True:
-                step = operation.send(result) if error is None else operation.throw(error)
-                result, error = None, None
-                try:
-                    result = await self._do(step)
-                except HeadwaterError as caught:
-                    error = caught
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        return await drive_async(operation, wait_always, self._do)
 
     def _moves(self, operation: WatchOperation) -> AsyncIterator[Moved]:
         return cast(AsyncIterator[Moved], self._follow(operation))

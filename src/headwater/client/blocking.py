@@ -38,6 +38,7 @@ from headwater.client.watch import (
 from headwater.client.worker import Handler, work
 from headwater.config.topic import check_topic_name
 from headwater.core.clock import Clock, Doorbell, SystemClock
+from headwater.core.driver import drive
 from headwater.core.errors import HeadwaterError
 from headwater.core.limits import INTEGER_MAX
 from headwater.core.records import Record
@@ -320,19 +321,7 @@ class Client:
     # -- driving
 
     def _drive(self, operation: ClientOperation[T]) -> T:
-        result: Any = None
-        error: HeadwaterError | None = None
-        try:
-            while True:
-                step = operation.send(result) if error is None else operation.throw(error)
-                result, error = None, None
-                try:
-                    result = self._do(step)
-                except HeadwaterError as caught:
-                    error = caught
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        return drive(operation, self._do)
 
     def _follow(self, operation: WatchOperation) -> Iterator[Watched]:
         stream: BlockingStream | None = None

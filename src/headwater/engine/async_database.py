@@ -15,6 +15,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from headwater.api.machines_async import AsyncMachines
+from headwater.core.driver import Finished, advance, drive_async
 from headwater.core.errors import ClosedError
 from headwater.core.records import Record
 from headwater.core.results import (
@@ -34,7 +35,7 @@ from headwater.engine.database import Records
 from headwater.engine.engine import Engine
 from headwater.engine.machines.dispatch import call_operation
 from headwater.engine.machines.watch_loops import follow_async
-from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Step, Woken
+from headwater.engine.operation import Answered, InFiles, Operation, Step, Woken, do_as_owner
 from headwater.engine.pending import Pending
 from headwater.engine.queues.operations import (
     ack_operation,
@@ -274,46 +275,23 @@ class AsyncDatabase:
     ) -> None:
         await self.close()
 
-    async def drive(self, operation: Operation[T]) -> T:
-        """Run an operation, awaiting where it waits."""
-        return await self.drive_on(operation, None)
-
-    async def drive_on(self, operation: Operation[T], step: Step | None) -> T:
-        """Continue an operation from a step. The operation sees an error or a cancellation before
-        its caller does."""
-        try:
-            if step is None:
-                step = operation.send(None)
-            while True:
-                try:
-                    result = step.work() if isinstance(step, AsOwner) else await self._do(step)
-                except BaseException as error:
-                    step = operation.throw(error)
-                else:
-                    step = operation.send(result)
-        except StopIteration as done:
-            value: T = done.value
-            return value
+    async def drive(self, operation: Operation[T], step: Step | None = None) -> T:
+        """Run an operation, awaiting where it waits; from a step on that was left to wait for."""
+        return await drive_async(operation, do_as_owner, self._do, step)
 
     def begin(self, operation: Operation[T]) -> T | Coroutine[Any, Any, T]:
         """Run an operation as far as it waits for nothing: its result, or the rest to await."""
-        try:
-            step = operation.send(None)
-            while isinstance(step, AsOwner):
-                step = step_on(operation, step)
-        except StopIteration as done:
-            value: T = done.value
+        outcome = advance(operation, do_as_owner)
+        if isinstance(outcome, Finished):
+            value: T = outcome.value
             return value
-        return self.drive_on(operation, step)
+        return self.drive(operation, outcome)
 
     def drive_at_once(self, operation: Operation[T]) -> T | None:
         """Run an operation that waits for nothing; None when it would have to."""
-        try:
-            step = operation.send(None)
-            while isinstance(step, AsOwner):
-                step = step_on(operation, step)
-        except StopIteration as done:
-            value: T = done.value
+        outcome = advance(operation, do_as_owner)
+        if isinstance(outcome, Finished):
+            value: T = outcome.value
             return value
         operation.close()
         return None
@@ -369,12 +347,3 @@ class AsyncDatabase:
                     return
         finally:
             step.topic.waiters.discard(woken.set)
-
-
-def step_on(operation: Operation[Any], step: AsOwner) -> Step:
-    """Do a step as the owner, who is calling; gives the next one."""
-    try:
-        result = step.work()
-    except BaseException as error:
-        return operation.throw(error)
-    return operation.send(result)

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from headwater.api.machines import Machines
 from headwater.core.clock import Doorbell
+from headwater.core.driver import drive
 from headwater.core.errors import ClosedError
 from headwater.core.records import Record
 from headwater.core.results import (
@@ -262,20 +263,8 @@ class Database:
         self.close()
 
     def drive(self, operation: Operation[T]) -> T:
-        """Run an operation on the caller's thread. The operation sees an error before the caller
-        does."""
-        try:
-            step = operation.send(None)
-            while True:
-                try:
-                    result = self._do(step)
-                except BaseException as error:
-                    step = operation.throw(error)
-                else:
-                    step = operation.send(result)
-        except StopIteration as done:
-            value: T = done.value
-            return value
+        """Run an operation on the caller's thread."""
+        return drive(operation, self._do)
 
     def _do(self, step: Step) -> Any:
         if self._engine.core.closing:

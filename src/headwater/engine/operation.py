@@ -1,8 +1,8 @@
 """An operation: something a caller can do, written once for threads and for event loops.
 
 It is a generator of steps: something to do as the owner, something to read from files, something to
-wait for. Each API drives it in its own way: a thread blocks, a coroutine awaits. So the logic is
-written once, and two versions of it cannot drift apart.
+wait for. `core.driver` runs it; each API says how a step is done: a thread blocks, a coroutine
+awaits. So the logic is written once, and two versions of it cannot drift apart.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, TypeVar
 
+from headwater.core.driver import LATER
 from headwater.engine.pending import Pending
 from headwater.engine.topics.topic import Topic
 
@@ -45,3 +46,8 @@ class Woken(NamedTuple):
 
 Step = AsOwner | InFiles | Answered | Woken
 Operation = Generator[Step, Any, T]
+
+
+def do_as_owner(step: Step) -> Any:
+    """For the driver, on the owner's thread: what waits for nothing."""
+    return step.work() if isinstance(step, AsOwner) else LATER

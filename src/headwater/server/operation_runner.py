@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeAlias, TypeVar
 
+from headwater.core.driver import LATER, Finished, advance
 from headwater.core.errors import HeadwaterError
-from headwater.engine.async_database import step_on
-from headwater.engine.operation import Answered, AsOwner, Operation, Step
+from headwater.engine.operation import Answered, Operation, Step, do_as_owner
 from headwater.engine.pending import Pending
 from headwater.server.http.exchange import Exchange
 
@@ -71,14 +71,15 @@ class OperationRunner(Generic[T]):
         try:
             if isinstance(self._operation, OneStep):
                 self._begin_one(self._operation)
-            else:
-                self._run(self._operation, self._operation.send(None))
-        except StopIteration as done:
-            self._leave()
-            self._succeed(done.value)
+                return
+            outcome = advance(self._operation, self._do)
+            self._wait_for(outcome)
         except BaseException:
             self._leave()
             raise
+        if isinstance(outcome, Finished):
+            self._leave()
+            self._succeed(outcome.value)
 
     def _begin_one(self, one: OneStep[T]) -> None:
         pending = one.start()
@@ -99,24 +100,20 @@ class OperationRunner(Generic[T]):
         except Exception as error:
             self._refuse(error)
 
-    def _run(self, operation: Operation[T], step: Step) -> None:
-        while True:
-            if isinstance(step, Answered):
-                try:
-                    pending = step.start()
-                except BaseException as error:
-                    step = operation.throw(error)
-                    continue
-                if not pending.done:
-                    self._pending = pending
-                    pending.on_done = self._on_done
-                    return
-                step = _resume(operation, pending)
-            elif isinstance(step, AsOwner):
-                step = step_on(operation, step)
-            else:
-                self._spawn(self._later(operation, step))
-                return
+    def _do(self, step: Step) -> Any:
+        if not isinstance(step, Answered):
+            return do_as_owner(step)
+        pending = step.start()
+        if pending.done:
+            return pending.answer()
+        self._pending = pending
+        pending.on_done = self._on_done
+        return LATER
+
+    def _wait_for(self, outcome: Step | Finished[T]) -> None:
+        """A task waits for what does not call back."""
+        if not isinstance(outcome, (Answered, Finished)):
+            self._spawn(self._later(outcome))
 
     def _on_done(self, pending: Pending[Any]) -> None:
         """The log has answered. Called by the engine, which must not hear of our errors."""
@@ -124,13 +121,15 @@ class OperationRunner(Generic[T]):
         operation = self._operation
         assert not isinstance(operation, OneStep)
         try:
-            self._run(operation, _resume(operation, pending))
-        except StopIteration as done:
-            self._leave()
-            self._finish(done.value)
+            outcome = advance(operation, self._do, pending.result, pending.error)
+            self._wait_for(outcome)
         except Exception as error:
             self._leave()
             self._refuse(error)
+        else:
+            if isinstance(outcome, Finished):
+                self._leave()
+                self._finish(outcome.value)
 
     def _finish(self, result: T) -> None:
         try:
@@ -138,9 +137,11 @@ class OperationRunner(Generic[T]):
         except Exception as error:
             self._refuse(error)
 
-    async def _later(self, operation: Operation[T], step: Step) -> None:
+    async def _later(self, step: Step) -> None:
+        operation = self._operation
+        assert not isinstance(operation, OneStep)
         try:
-            result = await self._app.ready_database.drive_on(operation, step)
+            result = await self._app.ready_database.drive(operation, step)
         except Exception as error:
             self._leave()
             self._refuse(error)
@@ -156,12 +157,6 @@ class OperationRunner(Generic[T]):
             self._fail(error)
         else:
             self._break(error)
-
-
-def _resume(operation: Operation[T], pending: Pending[Any]) -> Step:
-    if pending.error is not None:
-        return operation.throw(pending.error)
-    return operation.send(pending.result)
 
 
 class HttpOperation(OperationRunner[T]):

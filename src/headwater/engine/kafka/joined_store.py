@@ -6,15 +6,15 @@ name, the Kafka topic is meant. What only one kind can do is refused for the oth
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any, TypeVar
 
 from headwater.config.topic import TopicType
+from headwater.core.driver import LATER, Finished, advance
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
-from headwater.engine.async_database import step_on
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.errors import KafkaError
@@ -33,7 +33,7 @@ from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.timestamps import TimestampPlan
 from headwater.engine.kafka.unavailable import UnavailableKafka
-from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Step
+from headwater.engine.operation import Answered, InFiles, Operation, Step, do_as_owner
 from headwater.engine.pending import Pending
 from headwater.engine.topics.operations import delete_operation
 from headwater.engine.topics.topic import Topic
@@ -214,61 +214,47 @@ class JoinedStore:
 
     def _begin(self, operation: Operation[T]) -> Pending[T]:
         response: Pending[T] = Pending()
-        self._run(operation, response, partial(operation.send, None))
+        self._run(operation, response)
         return response
 
     def _run(
-        self, operation: Operation[T], response: Pending[T], advance: Callable[[], Step]
+        self,
+        operation: Operation[T],
+        response: Pending[T],
+        result: Any = None,
+        error: BaseException | None = None,
     ) -> None:
         """As the owner: as far as it goes. What it waits for carries it on."""
         try:
-            step = advance()
-            while isinstance(step, AsOwner):
-                step = step_on(operation, step)
-            if isinstance(step, InFiles):
-                future = self._readers.submit(step.work)
-                future.add_done_callback(partial(self._read, operation, response))
-                return
-            assert isinstance(step, Answered)
-            pending = _started(operation, step)
-        except StopIteration as done:
-            response.succeed(done.value)
-            return
-        except HeadwaterError as error:
-            response.fail(error)
-            return
-        if isinstance(pending, Pending):
-            if pending.done:
-                self._on_complete(operation, response, pending)
-            else:
-                pending.on_done = partial(self._on_complete, operation, response)
+            outcome = advance(operation, partial(self._do, operation, response), result, error)
+        except HeadwaterError as refused:
+            response.fail(refused)
         else:
-            self._run(operation, response, lambda: pending)
+            if isinstance(outcome, Finished):
+                response.succeed(outcome.value)
+
+    def _do(self, operation: Operation[T], response: Pending[T], step: Step) -> Any:
+        if isinstance(step, InFiles):
+            future = self._readers.submit(step.work)
+            future.add_done_callback(partial(self._read, operation, response))
+        elif isinstance(step, Answered):
+            pending = step.start()
+            if pending.done:
+                return pending.answer()
+            pending.on_done = partial(self._on_complete, operation, response)
+        else:
+            return do_as_owner(step)
+        return LATER
 
     def _on_complete(
         self, operation: Operation[T], response: Pending[T], pending: Pending[Any]
     ) -> None:
-        if pending.error is not None:
-            self._run(operation, response, partial(operation.throw, pending.error))
-        else:
-            self._run(operation, response, partial(operation.send, pending.result))
+        self._run(operation, response, pending.result, pending.error)
 
     def _read(self, operation: Operation[T], response: Pending[T], future: Future[Any]) -> None:
         error = future.exception()
-        go_on: Callable[[], Step] = (
-            partial(operation.send, future.result())
-            if error is None
-            else partial(operation.throw, error)
-        )
-        self._engine.core.owner.post(lambda: self._run(operation, response, go_on))
-
-
-def _started(operation: Operation[Any], step: Answered) -> Pending[Any] | Step:
-    """What was started; or the next step, when it could not be."""
-    try:
-        return step.start()
-    except BaseException as error:
-        return operation.throw(error)
+        result = future.result() if error is None else None
+        self._engine.core.owner.post(lambda: self._run(operation, response, result, error))
 
 
 def _delete_operation(

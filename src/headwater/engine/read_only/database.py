@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock, Doorbell
+from headwater.core.driver import drive
 from headwater.core.errors import (
     ClosedError,
     ColdTierUnknownError,
@@ -32,7 +33,7 @@ from headwater.core.records import Record
 from headwater.core.results import Diff, Tombstone, TopicState
 from headwater.core.units import US_PER_MS
 from headwater.disk import Disk
-from headwater.engine.operation import Answered, Operation, Woken
+from headwater.engine.operation import Answered, Step, Woken
 from headwater.engine.read_only.view import DirectoryView, Progress
 from headwater.engine.topics.operations import (
     DiffRequest,
@@ -118,13 +119,13 @@ class ReadOnlyDatabase:
     def state(self, topic: str) -> TopicState:
         with self._lock:
             self._refresh()
-            return self._stable(lambda view: _drive(state_operation(view, topic)))
+            return self._stable(lambda view: drive(state_operation(view, topic), _do))
 
     def topics(self, prefix: str = "") -> list[TopicState]:
         """All topics, by name."""
         with self._lock:
             self._refresh()
-            return self._stable(lambda view: _drive(topics_operation(view, prefix)))
+            return self._stable(lambda view: drive(topics_operation(view, prefix), _do))
 
     def refresh(self) -> bool:
         """Poll the files now. False when the owner has written nothing since the last poll."""
@@ -176,8 +177,8 @@ class ReadOnlyDatabase:
 
     def _read(self, topic: str, request: DiffRequest) -> Diff:
         def read(view: DirectoryView) -> Diff:
-            loaded = _drive(loaded_topic(view, topic))
-            return _drive(read_operation(view, loaded, request))
+            loaded = drive(loaded_topic(view, topic), _do)
+            return drive(read_operation(view, loaded, request), _do)
 
         try:
             return self._stable(read)
@@ -304,14 +305,7 @@ def _has_updates(diff: Diff) -> bool:
     return bool(diff.records) or diff.tombstone is not None or not diff.caught_up
 
 
-def _drive(operation: Operation[T]) -> T:
-    """Run an operation at once: a reader waits for no other thread."""
-    result: Any = None
-    try:
-        while True:
-            step = operation.send(result)
-            assert not isinstance(step, (Answered, Woken)), "reading waits for nothing"
-            result = step.work()
-    except StopIteration as done:
-        value: T = done.value
-        return value
+def _do(step: Step) -> Any:
+    """At once: a reader waits for no other thread."""
+    assert not isinstance(step, (Answered, Woken)), "reading waits for nothing"
+    return step.work()
