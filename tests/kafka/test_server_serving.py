@@ -38,7 +38,8 @@ def test_serve_tells_its_kafka_port_and_stops_while_clients_wait(tmp_path: Path)
             assert server.stop() == 0
             assert speaker.answer(ApiKey.FETCH, version, 9)["error_code"] == 0
         said = "\n".join(server.lines)
-        assert f"Kafka clients on 127.0.0.1:{port} (no users: anybody may do everything)" in said
+        told = f"Kafka clients on 127.0.0.1:{port} (no users: every client may do everything)"
+        assert told in said
         server.restart()
         with Speaker(json.loads(ports.read_text())["kafka"]) as speaker:
             assert speaker.end_of("orders") == 1

@@ -260,4 +260,6 @@ def test_a_dead_letter_that_cannot_be_put_away_keeps_nobody_busy(
         ).json["records"]
         assert [letter["data"] for letter in found] == ["often"]
         http.write(topic, "fresh")
-        assert [job.data["data"] for job in jobs(events, 1)] == ["fresh"]
+        while (event := events.next()).kind == "":  # a heartbeat
+            continue  # 300 requests may take longer than a quiet stream goes without one
+        assert (event.kind, event.data["data"]) == ("job", "fresh")
