@@ -16,7 +16,7 @@ import pytest
 
 from headwater.core.errors import HeadwaterError, StorageError
 from headwater.engine.database import Database
-from headwater.engine.maintenance.verification import verify_directory
+from headwater.engine.read_only.directory_check import verify_directory
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.trace import Image
 from tests.crash.matrix import slice_of, tried

@@ -16,7 +16,7 @@ from headwater.config.topic import TopicSettings
 from headwater.core.errors import DirectoryInUseError, TopicExistsIncompatibleError
 from headwater.disk import Disk
 from headwater.engine.database import Database
-from headwater.engine.maintenance.verification import verify_directory
+from headwater.engine.read_only.directory_check import verify_directory
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import META_DIRECTORY

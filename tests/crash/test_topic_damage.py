@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from headwater.core.errors import HeadwaterError, StorageError
 from headwater.engine.database import Database
-from headwater.engine.maintenance.verification import verify_directory
+from headwater.engine.read_only.directory_check import verify_directory
 from headwater.format.names import COLD_ADDRESS_NAME
 from headwater.format.segment import SegmentFile, parse_segment_file
 from headwater.testing import FakeDisk, ManualClock

@@ -13,7 +13,7 @@ from headwater.disk import Disk
 from headwater.engine.database import Database
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.transition_feeder import TransitionFeeder
-from headwater.engine.maintenance.retention_holds import RetentionHolds
+from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.life import SMALL as SMALL_ENGINE
 from tests.rig.life import open_stepped
@@ -58,7 +58,7 @@ class Both:
     def feed(self, disk: Disk) -> None:
         """From here on there is a feeder; in a server it comes later than the store."""
         self.feeder = TransitionFeeder(
-            self.database, self.store, disk, APART, make_maintenance=SteppedMaintenance
+            self.database.engine, self.store, disk, APART, make_maintenance=SteppedMaintenance
         )
 
     def begin(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 
 
 def end_window(topic: Topic) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from headwater.config.topic import Discard
 from headwater.engine.queues.operations import serve_operation
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.server.streams import job_pusher
 from tests.rig.windows import end_window
 from tests.server.running import RunningServer, eventually

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.server.access.keys import ANYONE
 from tests.rig.windows import end_window
 from tests.server.gated_disk import GatedDisk

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.model.pressure import Governor, Signals
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.streams.delivery import Delivery

@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from headwater.core.errors import OverloadedError
-from headwater.engine.pending import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
+from headwater.engine.topics.write import Write
 from headwater.server.http import shared_response
 from headwater.wire.answers import (
     Performance,

@@ -20,7 +20,7 @@ from headwater.core.errors import (
     TopicExistsIncompatibleError,
 )
 from headwater.disk import PosixDisk
-from headwater.engine.maintenance.verification import verify_directory
+from headwater.engine.read_only.directory_check import verify_directory
 from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, run
 from headwater.spark.jobs.job import Place
 from headwater.spark.jobs.new_topic import reserve

@@ -16,7 +16,7 @@ from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError, UnavailableError
 from headwater.disk import PosixDisk
 from headwater.engine.maintenance.reports import keep_report
-from headwater.engine.maintenance.verification import DirectoryReport, verify_directory
+from headwater.engine.read_only.directory_check import DirectoryReport, verify_directory
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.survey import access_error
 

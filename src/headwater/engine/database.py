@@ -12,9 +12,6 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from headwater.api.machines import Machines
-from headwater.core.clock import Doorbell
-from headwater.core.driver import drive
-from headwater.core.errors import ClosedError
 from headwater.core.records import Record
 from headwater.core.results import (
     Appended,
@@ -31,8 +28,7 @@ from headwater.core.results import (
 from headwater.engine.engine import Engine
 from headwater.engine.machines.dispatch import call_operation
 from headwater.engine.machines.watch_loops import follow_blocking
-from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Step, Woken
-from headwater.engine.pending import wait_for
+from headwater.engine.operation import BlockingDriver, Operation
 from headwater.engine.queues.operations import (
     ack_operation,
     claim_operation,
@@ -68,6 +64,7 @@ class Database:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._driver = BlockingDriver(engine.core)
 
     @property
     def engine(self) -> Engine:
@@ -264,33 +261,4 @@ class Database:
 
     def drive(self, operation: Operation[T]) -> T:
         """Run an operation on the caller's thread."""
-        return drive(operation, self._do)
-
-    def _do(self, step: Step) -> Any:
-        if self._engine.core.closing:
-            raise ClosedError("the database is closed")
-        owner = self._engine.core.owner
-        if isinstance(step, AsOwner):
-            return owner.call(step.work)
-        if isinstance(step, InFiles):
-            return step.work()
-        if isinstance(step, Answered):
-            return self._await_answer(step)
-        return self._await_wake(step)
-
-    def _await_answer(self, step: Answered) -> Any:
-        return wait_for(self._engine.core.owner, step.start).answer()
-
-    def _await_wake(self, step: Woken) -> None:
-        engine = self._engine
-        doorbell = Doorbell()
-
-        def register() -> bool:
-            if step.ready():
-                return False
-            step.topic.waiters.add(doorbell.ring)
-            return True
-
-        if engine.core.owner.call(register):
-            engine.core.clock.wait(doorbell, step.until_us)
-            engine.core.owner.call(lambda: step.topic.waiters.discard(doorbell.ring))
+        return self._driver.drive(operation)

@@ -15,7 +15,6 @@ from headwater.core.clock import Clock
 from headwater.core.errors import PoisonedError
 from headwater.core.results import TopicState
 from headwater.disk import DirectoryLock, Disk
-from headwater.engine.core import EngineCore, ShardProgress
 from headwater.engine.machines.host import MachineHost
 from headwater.engine.maintenance.checkpointer import Checkpointer
 from headwater.engine.maintenance.housekeeping import Housekeeping
@@ -27,15 +26,16 @@ from headwater.engine.pressure import PressureControl
 from headwater.engine.routers.copy_rounds import CopyRounds
 from headwater.engine.routers.definitions import Routers
 from headwater.engine.routers.forwarder_thread import ForwarderThread
+from headwater.engine.start.losses import RecoveryNotes
+from headwater.engine.start.topic_recovery import TopicRecovery
+from headwater.engine.state.engine_core import EngineCore, ShardProgress
+from headwater.engine.state.tail import TailCache
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.appender import Appender
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import Loaded, load_once
-from headwater.engine.topics.losses import RecoveryNotes
 from headwater.engine.topics.publisher import Publisher
 from headwater.engine.topics.reader import Reader, ReadPlan
-from headwater.engine.topics.recovery import TopicRecovery
-from headwater.engine.topics.tail import TailCache
-from headwater.engine.topics.topic import Topic
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.model.match import TagMatcher
 from headwater.model.retention_clock import RetentionClock

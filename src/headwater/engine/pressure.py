@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from headwater.core.errors import OverloadedError
-from headwater.engine.core import EngineCore
 from headwater.engine.ready_set import ReadySet
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
 from headwater.model.pressure import (
     RETRY_AFTER_MS,
     SAMPLE_US,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, cast
 from headwater.core.errors import InvalidRequestError, RequestError
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.engine.engine import Engine
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.protocols import TopicSpace
-from headwater.engine.topics.topic import Topic
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.partition_space import PartitionSpace

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import headwater
-from headwater.engine.maintenance import verification
+from headwater.engine.read_only import directory_check
 from headwater.format.segment import ENTRY_BYTES
 from headwater.store.segment import SegmentChangedError
 from tests.unit.cli.conftest import Outcome, Run
@@ -201,7 +201,7 @@ def test_an_owner_who_never_pauses_is_a_note_and_no_damage(
     def always_changed(*_given: object) -> None:
         raise SegmentChangedError("a snapshot was written while the log was being read")
 
-    monkeypatch.setattr(verification, "DirectoryView", always_changed)
+    monkeypatch.setattr(directory_check, "DirectoryView", always_changed)
     outcome = run("verify", data)
     assert outcome.code == 0, outcome.out + outcome.err
     assert "could not be compared with the log" in " ".join(outcome.out.split())

@@ -15,7 +15,7 @@ import headwater
 from headwater.core.errors import DiskFullError
 from headwater.engine.maintenance import checkpointer
 from headwater.engine.maintenance.checkpointer import Checkpointer, TopicJob
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.format.frame import FrameType
 from headwater.format.segment import IndexFlag, SegmentFile, decode_entries, index_flags
 from tests.rig.damage import first_seqs, segment_path

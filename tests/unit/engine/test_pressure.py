@@ -11,9 +11,9 @@ import pytest
 from headwater.config.engine import EngineSettings
 from headwater.core.errors import OverloadedError
 from headwater.engine.database import Database
-from headwater.engine.pending import Write
 from headwater.engine.pressure import PoolMeter
 from headwater.engine.topics.record_encoding import encode_records
+from headwater.engine.topics.write import Write
 from headwater.model.pressure import Rung, Signals
 from headwater.model.router import router_settings
 from headwater.model.scheduler import TURNS_A_ROUND

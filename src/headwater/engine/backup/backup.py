@@ -41,7 +41,7 @@ from headwater.engine.backup.machine_files import MachineCopier, machine_bytes
 from headwater.engine.backup.segments import SegmentCopier
 from headwater.engine.backup.still_clock import StillClock
 from headwater.engine.read_only import DirectoryView
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.format.backup import BACKUP_VERSION, BackupMember, BackupTopic, Manifest
 from headwater.format.segment import IndexFlag, index_flags
 from headwater.model.topic import TopicLog

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy
 
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.format.backup import BackupTopic
 from headwater.format.checksum import checksum64
 from headwater.format.segment import IndexFlag

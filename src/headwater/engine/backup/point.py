@@ -21,8 +21,8 @@ from headwater.core.errors import RequestError
 from headwater.disk import Disk
 from headwater.engine.engine import Engine
 from headwater.engine.owner import BatonOwner
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.loader import install
-from headwater.engine.topics.topic import Topic
 from headwater.format.segment import IndexFlag
 from headwater.model.idempotency import IdempotencyWindow
 

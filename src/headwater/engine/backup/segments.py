@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from headwater.disk import Buffer, Disk, OpenMode
 from headwater.engine.backup.archive import ArchiveWriter, read_chunks
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.format.backup import BackupMember
 from headwater.format.checksum import checksum64
 from headwater.format.names import TOPICS_DIRECTORY

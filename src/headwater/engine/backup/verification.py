@@ -23,9 +23,9 @@ from headwater.engine.backup.machine_files import check_machines, read_every_ent
 from headwater.engine.backup.restore import check_facts, unpacked
 from headwater.engine.backup.still_clock import StillClock
 from headwater.engine.read_only import DirectoryView
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.loader import install
 from headwater.engine.topics.reader import ReadFilter
-from headwater.engine.topics.topic import Topic
 from headwater.format.backup import Manifest
 from headwater.format.checksum import RunningChecksum
 from headwater.model.loss import DAMAGED

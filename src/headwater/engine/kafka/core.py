@@ -16,7 +16,6 @@ from headwater.core.durability import Durability
 from headwater.core.errors import ClosedError
 from headwater.core.units import US_PER_S
 from headwater.disk import Disk
-from headwater.engine.damage import DamageLedger
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.group_offsets import GroupOffsets
 from headwater.engine.kafka.memberships import Memberships
@@ -25,6 +24,7 @@ from headwater.engine.kafka.producers import Producers
 from headwater.engine.kafka.registry import TopicRegistry
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Change
+from headwater.engine.state.damage_ledger import DamageLedger
 from headwater.format.kafka.checkpoint import SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, encode_event

@@ -35,8 +35,8 @@ from headwater.engine.kafka.timestamps import TimestampPlan
 from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.operation import Answered, InFiles, Operation, Step, do_as_owner
 from headwater.engine.pending import Pending
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import delete_operation
-from headwater.engine.topics.topic import Topic
 from headwater.format.kafka.batch import BatchHeader
 from headwater.wire.kafka.error_codes import ErrorCode
 

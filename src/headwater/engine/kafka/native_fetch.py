@@ -15,9 +15,9 @@ from headwater.engine.engine import Engine
 from headwater.engine.kafka.errors import DamagedError, KafkaError
 from headwater.engine.kafka.fetch_plan import FetchPlan
 from headwater.engine.kafka.native_topics import NativePartition
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.loader import install
 from headwater.engine.topics.reader import ReadFilter, ReadPlan
-from headwater.engine.topics.topic import Topic
 from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
 from headwater.model.loss import DAMAGED

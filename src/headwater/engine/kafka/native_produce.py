@@ -21,9 +21,10 @@ from headwater.engine.kafka.batch_appender import Produced, Repeated
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.kafka.producers import SentBatch
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation
-from headwater.engine.pending import Pending, Write
+from headwater.engine.pending import Pending
 from headwater.engine.topics.operations import ensure_loaded
 from headwater.engine.topics.record_encoding import EncodedRecords
+from headwater.engine.topics.write import Write
 from headwater.format.kafka.batch import BatchHeader, read_header
 from headwater.format.kafka.mapping import to_native
 from headwater.format.kafka.records import KafkaRecord, decode_records

@@ -15,7 +15,7 @@ from headwater.engine.kafka.producers import Producers
 from headwater.engine.kafka.topics import TOPIC_NAME
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.format.kafka.batch import BatchHeader
 
 ORGANISATION: Final = 1

@@ -22,7 +22,6 @@ from headwater.core.errors import (
 )
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.core.results import Appended, Deleted, TopicState
-from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.domain_errors import as_domain_error
@@ -32,12 +31,14 @@ from headwater.engine.kafka.partition_topics import (
     PartitionTopic,
     plan_partition,
 )
-from headwater.engine.pending import Keyed, Pending, Write
+from headwater.engine.pending import Pending
 from headwater.engine.routers.definitions import Routers
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.loader import Loaded
 from headwater.engine.topics.reader import ReadPlan
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
-from headwater.engine.topics.topic import Topic
+from headwater.engine.topics.write import Keyed, Write
 from headwater.format.frame import FrameFlag, split_data
 from headwater.format.kafka.mapping import to_kafka
 from headwater.format.kafka.partition_names import parse_partition_name, partition_name

@@ -22,8 +22,8 @@ from headwater.engine.kafka.domain_errors import as_domain_error
 from headwater.engine.kafka.errors import DamagedError, KafkaError
 from headwater.engine.kafka.fetch_plan import FetchPlan
 from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.state.topic import Topic, Wakeup
 from headwater.engine.topics.reader import FrameRun, Reader, ReadPlan
-from headwater.engine.topics.topic import Topic, Wakeup
 from headwater.format.kafka.batch import BatchError, read_header
 from headwater.format.kafka.batch_frames import BatchFrames
 from headwater.format.kafka.partition_names import partition_name

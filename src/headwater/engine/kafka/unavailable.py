@@ -18,8 +18,8 @@ from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_offsets import Committed, OffsetKey
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.engine.kafka.registry import TopicRegistry
-from headwater.engine.parts import Part, Parts
 from headwater.engine.pending import Pending
+from headwater.engine.state.parts import Part, Parts
 from headwater.format.kafka import events
 from headwater.recovery.kafka.survey import scan_checkpoints
 from headwater.wire.kafka.error_codes import ErrorCode

@@ -19,8 +19,8 @@ from headwater.disk import Disk
 from headwater.engine.machines.answers import Compacted
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.snapshots import Captured, SnapshotFiles
-from headwater.engine.maintenance.retention_holds import RetentionHolds
 from headwater.engine.owner import Owner
+from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.format.machines.snapshot import SnapshotHeading
 from headwater.model.retention_hold import MACHINES_LOG

@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from headwater.core.errors import ClosedError
-from headwater.engine.core import EngineCore
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
+from headwater.engine.machines.transition_feeder import TransitionFeeder
 from headwater.engine.maintenance.thread import MaintenanceThread
-from headwater.engine.parts import CAUSES, Part
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.parts import CAUSES, Part
+from headwater.engine.topics.protocols import TopicEngine
 from headwater.format.machines.names import MACHINES_DIRECTORY
-
-if TYPE_CHECKING:
-    from headwater.engine.engine import Engine
-    from headwater.engine.machines.transition_feeder import TransitionFeeder
 
 Progress = Callable[[float], None]
 _log = logging.getLogger("headwater.machines")
@@ -31,7 +29,7 @@ class MachineHost:
     ) -> None:
         self._core = core
         self._make_maintenance = make_maintenance
-        self._engine: Engine | None = None
+        self._topics: TopicEngine | None = None
         self.feeder: TransitionFeeder | None = None
         """Takes transitions to their topic, once there are machines and the engine runs."""
         self._lock = threading.Lock()
@@ -85,27 +83,19 @@ class MachineHost:
                 self._feed_transitions()
             return self.store
 
-    def start_feeder(self, engine: Engine) -> None:
-        """The engine takes writes from now on, also those of the transitions topic."""
+    def start_feeder(self, topics: TopicEngine) -> None:
+        """These take writes from now on, also those of the transitions topic."""
         with self._lock:
-            self._engine = engine
+            self._topics = topics
             self._feed_transitions()
 
     def _feed_transitions(self) -> None:
-        from headwater.engine.database import Database
-        from headwater.engine.machines.transition_feeder import TransitionFeeder
-
-        core, store = self._core, self.store
-        if (
-            store is None
-            or self._engine is None
-            or core.settings.machines.transitions_topic is None
-        ):
+        core, store, topics = self._core, self.store, self._topics
+        if store is None or topics is None or core.settings.machines.transitions_topic is None:
             return
-        database = Database(self._engine)
         directory = core.directory / MACHINES_DIRECTORY
         make = self._make_maintenance
-        self.feeder = TransitionFeeder(database, store, core.disk, directory, make_maintenance=make)
+        self.feeder = TransitionFeeder(topics, store, core.disk, directory, make_maintenance=make)
         self.feeder.start()
 
     def close(self) -> None:
@@ -115,6 +105,16 @@ class MachineHost:
                 self.feeder.stop()
             if self.store is not None:
                 self.store.close()
+
+
+class MachineSide(Protocol):
+    """What calls of machines need of an engine."""
+
+    @property
+    def core(self) -> EngineCore: ...
+
+    @property
+    def machines(self) -> MachineHost: ...
 
 
 def _no_progress(_: float) -> None:

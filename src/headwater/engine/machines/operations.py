@@ -8,8 +8,8 @@ from pathlib import PurePath
 from typing import Any, NamedTuple, TypeVar
 
 from headwater.api import machine_requests as requests
-from headwater.engine.engine import Engine
 from headwater.engine.machines import answers
+from headwater.engine.machines.host import MachineSide
 from headwater.engine.machines.log_reader import History, HistoryPlan, WalPage, WalReadPlan
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
@@ -30,7 +30,7 @@ class MachineCounts(NamedTuple):
     instances: int
 
 
-def open_store(engine: Engine) -> Operation[MachineStore]:
+def open_store(engine: MachineSide) -> Operation[MachineStore]:
     """The machines; opened, if this is the first call."""
     store = engine.machines.store
     if store is None:
@@ -39,7 +39,7 @@ def open_store(engine: Engine) -> Operation[MachineStore]:
 
 
 def change_operation(
-    engine: Engine, request: requests.Request, sees: requests.Sees | None = None
+    engine: MachineSide, request: requests.Request, sees: requests.Sees | None = None
 ) -> Operation[Any]:
     """One change: its answer, once the log has it."""
     store = engine.machines.store
@@ -48,14 +48,16 @@ def change_operation(
     return (yield Answered(partial(store.submit, request, sees)))
 
 
-def _change_operation(engine: Engine, change: Callable[[MachineStore], Pending[T]]) -> Operation[T]:
+def _change_operation(
+    engine: MachineSide, change: Callable[[MachineStore], Pending[T]]
+) -> Operation[T]:
     """As above, for what is more than one request."""
     store = yield from open_store(engine)
     answer: T = yield Answered(lambda: change(store))
     return answer
 
 
-def query_operation(engine: Engine, query: Callable[[MachineStore], T]) -> Operation[T]:
+def query_operation(engine: MachineSide, query: Callable[[MachineStore], T]) -> Operation[T]:
     """A query of what is in memory."""
     store = yield from open_store(engine)
     result: T = yield AsOwner(lambda: query(store))
@@ -77,22 +79,24 @@ def _file_operation(path: PurePath, work: Callable[[], T]) -> Operation[T]:
 
 
 def put_machine_operation(
-    engine: Engine, machine: str, version: int, definition: dict[str, Any], strict: bool = True
+    engine: MachineSide, machine: str, version: int, definition: dict[str, Any], strict: bool = True
 ) -> Operation[answers.MachinePut]:
     return change_operation(engine, requests.PutMachine(machine, version, definition, strict))
 
 
 def get_machine_operation(
-    engine: Engine, machine: str, version: int | None
+    engine: MachineSide, machine: str, version: int | None
 ) -> Operation[answers.MachineVersion]:
     return (yield from query_operation(engine, lambda store: store.get_machine(machine, version)))
 
 
-def list_machines_operation(engine: Engine) -> Operation[list[answers.MachineListed]]:
+def list_machines_operation(engine: MachineSide) -> Operation[list[answers.MachineListed]]:
     return (yield from query_operation(engine, MachineStore.list_machines))
 
 
-def counts_operation(engine: Engine, sees: requests.Sees | None = None) -> Operation[MachineCounts]:
+def counts_operation(
+    engine: MachineSide, sees: requests.Sees | None = None
+) -> Operation[MachineCounts]:
     return (yield from query_operation(engine, lambda store: counts(store, sees)))
 
 
@@ -112,7 +116,7 @@ def counts(store: MachineStore, sees: requests.Sees | None = None) -> MachineCou
 
 
 def draw_operation(
-    engine: Engine, machine: str, version: int | None, form: str, instance_id: str | None
+    engine: MachineSide, machine: str, version: int | None, form: str, instance_id: str | None
 ) -> Operation[str]:
     """A picture of a machine, with the state of an instance marked."""
     if form not in DRAWING_FORMS:
@@ -148,12 +152,12 @@ def draw_operation(
 
 
 def create_instance_operation(
-    engine: Engine, request: requests.CreateInstance
+    engine: MachineSide, request: requests.CreateInstance
 ) -> Operation[answers.Created]:
     return change_operation(engine, request)
 
 
-def get_instance_operation(engine: Engine, instance_id: str) -> Operation[Instance]:
+def get_instance_operation(engine: MachineSide, instance_id: str) -> Operation[Instance]:
     """As it is committed; `doubtful` when damage may have taken something of it."""
     result, doubtful = yield from query_operation(engine, partial(_instance_and_doubt, instance_id))
     return _doubted(result) if doubtful and not result.doubtful else result
@@ -173,7 +177,7 @@ def _doubted(result: Instance) -> Instance:
 
 
 def list_instances_operation(
-    engine: Engine, machine: str | None, state: str | None, limit: int, offset: int
+    engine: MachineSide, machine: str | None, state: str | None, limit: int, offset: int
 ) -> Operation[answers.InstancesListed]:
     return (
         yield from query_operation(
@@ -183,25 +187,25 @@ def list_instances_operation(
 
 
 def apply_event_operation(
-    engine: Engine, request: requests.ApplyEvent
+    engine: MachineSide, request: requests.ApplyEvent
 ) -> Operation[answers.Applied]:
     return change_operation(engine, request)
 
 
 def delete_instance_operation(
-    engine: Engine, instance_id: str, idempotency_key: str | None
+    engine: MachineSide, instance_id: str, idempotency_key: str | None
 ) -> Operation[answers.Deleted]:
     return change_operation(engine, requests.DeleteInstance(instance_id, idempotency_key))
 
 
 def migrate_instance_operation(
-    engine: Engine, instance_id: str, version: int, state_map: dict[str, str] | None
+    engine: MachineSide, instance_id: str, version: int, state_map: dict[str, str] | None
 ) -> Operation[answers.Applied]:
     return change_operation(engine, requests.MigrateInstance(instance_id, version, state_map))
 
 
 def batch_operation(
-    engine: Engine,
+    engine: MachineSide,
     operations: Sequence[requests.Request],
     mode: str,
     sees: requests.Sees | None = None,
@@ -209,11 +213,11 @@ def batch_operation(
     return _change_operation(engine, lambda store: store.batch(operations, mode, sees))
 
 
-def flush_all_operation(engine: Engine) -> Operation[answers.Flushed]:
+def flush_all_operation(engine: MachineSide) -> Operation[answers.Flushed]:
     return _change_operation(engine, MachineStore.flush_all)
 
 
-def history_operation(engine: Engine, instance_id: str, limit: int) -> Operation[History]:
+def history_operation(engine: MachineSide, instance_id: str, limit: int) -> Operation[History]:
     plan: HistoryPlan = yield from query_operation(
         engine, lambda store: store.history(instance_id, limit)
     )
@@ -221,14 +225,14 @@ def history_operation(engine: Engine, instance_id: str, limit: int) -> Operation
 
 
 def snapshot_instance_operation(
-    engine: Engine, instance_id: str
+    engine: MachineSide, instance_id: str
 ) -> Operation[answers.InstanceSnapshot]:
     store = yield from open_store(engine)
     work = partial(store.snapshot_instance, instance_id)
     return (yield from _file_operation(store.directory, work))
 
 
-def snapshot_count_operation(engine: Engine) -> Operation[int]:
+def snapshot_count_operation(engine: MachineSide) -> Operation[int]:
     store = yield from open_store(engine)
     return (yield from _file_operation(store.directory, store.snapshot_count))
 
@@ -237,7 +241,7 @@ def snapshot_count_operation(engine: Engine) -> Operation[int]:
 
 
 def read_wal_operation(
-    engine: Engine,
+    engine: MachineSide,
     from_offset: int,
     limit: int,
     newest: bool = False,
@@ -254,10 +258,10 @@ def catch_up_operation(plan: CatchUpPlan) -> Operation[CaughtUp]:
     return (yield from _file_operation(plan.log.directory, plan.read))
 
 
-def wal_stats_operation(engine: Engine) -> Operation[answers.WalStats]:
+def wal_stats_operation(engine: MachineSide) -> Operation[answers.WalStats]:
     return (yield from query_operation(engine, MachineStore.wal_stats))
 
 
-def compact_operation(engine: Engine) -> Operation[answers.Compacted]:
+def compact_operation(engine: MachineSide) -> Operation[answers.Compacted]:
     store = yield from open_store(engine)
     return (yield from _file_operation(store.directory, store.compact))

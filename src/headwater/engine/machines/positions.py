@@ -14,7 +14,7 @@ from headwater.config.machines import MachineSettings
 from headwater.core.errors import FormatError
 from headwater.core.units import GIB
 from headwater.disk import Disk, read_whole, replace_file
-from headwater.engine.maintenance.retention_holds import RetentionHolds
+from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.machines.current import (
     decode_fed,
     decode_webhook_position,

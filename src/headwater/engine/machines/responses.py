@@ -13,8 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.engine import Engine
 from headwater.engine.machines import answers, operations
+from headwater.engine.machines.host import MachineSide
 from headwater.engine.machines.log_reader import History, HistoryEntry, WalPage
 from headwater.engine.machines.watchers import TransitionEvent
 from headwater.engine.operation import Operation
@@ -221,7 +221,7 @@ def stats(current: answers.WalStats) -> wire.WalStatsAnswer:
     )
 
 
-def compact_operation(engine: Engine) -> Operation[wire.CompactedAnswer]:
+def compact_operation(engine: MachineSide) -> Operation[wire.CompactedAnswer]:
     """Compact, and count what is there afterwards."""
     done = yield from operations.compact_operation(engine)
     left = yield from operations.wal_stats_operation(engine)

@@ -31,14 +31,21 @@ from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
 from headwater.disk import Disk
-from headwater.engine.database import Database
 from headwater.engine.machines.log_reader import LogGap
 from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent
 from headwater.engine.maintenance.thread import MaintenanceThread
-from headwater.engine.topics.operations import append_encoded_operation
+from headwater.engine.operation import BlockingDriver
+from headwater.engine.topics.creation import create_operation
+from headwater.engine.topics.operations import (
+    append_encoded_operation,
+    diff_operation,
+    diff_request,
+    state_operation,
+)
+from headwater.engine.topics.protocols import TopicEngine
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.frame import FrameFlag
 from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEvent
@@ -130,7 +137,7 @@ class _Fresh(NamedTuple):
 class TransitionFeeder:
     def __init__(
         self,
-        database: Database,
+        topics: TopicEngine,
         store: MachineStore,
         disk: Disk,
         directory: PurePath,
@@ -139,7 +146,8 @@ class TransitionFeeder:
     ) -> None:
         topic = store.settings.transitions_topic
         assert topic is not None, "there is no topic to feed"
-        self._database = database
+        self._topics = topics
+        self._drive = BlockingDriver(topics.core).drive
         self._store = store
         self.topic = topic
         self._file = fed_file(disk, directory)
@@ -156,7 +164,7 @@ class TransitionFeeder:
         self._hold.save = self._save
         self._moved: list[tuple[int, ApplyEvent]] = []
         self._moved_since: int | None = None
-        clock = self._clock = database.engine.core.clock
+        clock = self._clock = topics.core.clock
         self._moved_us = clock.monotonic_us()
         self._maintenance_thread = make_maintenance(
             clock, store.settings.feed_interval_ms, self.round
@@ -219,7 +227,7 @@ class TransitionFeeder:
         return fresh
 
     def _publish(self, start: int) -> None:
-        fresh = self._database.engine.core.owner.call(lambda: self._take(start))
+        fresh = self._topics.core.owner.call(lambda: self._take(start))
         self._store.sync()
         if fresh.since is not None and fresh.since <= start:
             self._append([_of_body(*each) for each in fresh.moved if each[0] >= start])
@@ -251,10 +259,9 @@ class TransitionFeeder:
         count = len(datas)
         size = sum(map(len, datas)) + sum(map(len, tags)) + count * len(_NODE_BYTES)
         records = EncodedRecords([_NODE_BYTES] * count, tags, datas, [_FLAGS] * count, size)
-        engine = self._database.engine
-        self._database.drive(
+        self._drive(
             append_encoded_operation(
-                engine, self.topic, records, create=True, disable_backpressure=True
+                self._topics, self.topic, records, create=True, disable_backpressure=True
             )
         )
         self._unsaved += count
@@ -273,15 +280,16 @@ class TransitionFeeder:
     def _last_in_topic(self) -> int:
         """The offset of our newest record; 0 when there is none."""
         try:
-            state = self._database.state(self.topic)
+            state = self._drive(state_operation(self._topics, self.topic))
         except TopicNotFoundError:
             # There before the first transition: who follows from the start finds a topic.
-            self._database.create(self.topic)
+            self._drive(create_operation(self._topics, self.topic, {}))
             return 0
         upto = state.head_seq
         while upto >= state.earliest_seq and upto > 0:
             since = max(upto - SCAN_BACK_RECORDS, state.earliest_seq - 1, 0)
-            page = self._database.diff(self.topic, since, limit=upto - since)
+            request = diff_request(since, limit=upto - since)
+            page = self._drive(diff_operation(self._topics, self.topic, request))
             for record in reversed(page.records):
                 if record.node == NODE and (offset := self._offset_of(record.data_json)):
                     return offset
@@ -298,7 +306,7 @@ class TransitionFeeder:
         offset = written.wal_offset
         if not 0 < offset < self._store.committed_offset:
             return 0
-        owner = self._database.engine.core.owner
+        owner = self._topics.core.owner
         plan = replace(owner.call(lambda: self._store.catch_up(_EVERYTHING, offset)), limit=1)
         caught_up = plan.read()
         if caught_up.gaps and caught_up.gaps[0].offset == offset:
@@ -315,7 +323,7 @@ class TransitionFeeder:
         first, last = gap.first_offset, gap.last_offset
         if not 0 < first <= last < self._store.committed_offset:
             return 0
-        owner = self._database.engine.core.owner
+        owner = self._topics.core.owner
         readable = owner.call(lambda: self._store.read_wal(first, 1)).read().entries
         return 0 if readable and readable[0].offset <= last else last
 

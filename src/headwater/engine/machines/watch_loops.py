@@ -9,7 +9,7 @@ from typing import Any
 from headwater.api.machine_requests import WatchFilter
 from headwater.api.machines import Moved
 from headwater.core.clock import Doorbell
-from headwater.engine.engine import Engine
+from headwater.engine.machines.host import MachineSide
 from headwater.engine.machines.log_reader import GapReason, LogGap
 from headwater.engine.machines.operations import catch_up_operation, open_store
 from headwater.engine.machines.responses import decode_content, transition
@@ -25,7 +25,7 @@ from headwater.wire.machine_answers import GapAnswer
 
 
 def follow_blocking(
-    engine: Engine,
+    engine: MachineSide,
     drive: Callable[[Operation[Any]], Any],
     wanted: WatchFilter,
     from_offset: int | None,
@@ -56,7 +56,7 @@ def follow_blocking(
 
 
 async def follow_async(
-    engine: Engine,
+    engine: MachineSide,
     drive: Callable[[Operation[Any]], Awaitable[Any]],
     wanted: WatchFilter,
     from_offset: int | None,

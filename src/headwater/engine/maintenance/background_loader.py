@@ -12,9 +12,9 @@ from itertools import islice
 from typing import Final
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.core import EngineCore
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.loader import install, load_once
-from headwater.engine.topics.topic import Topic
 from headwater.store.reclaim import may_relocate
 from headwater.store.topic_directory import TopicDirectory
 

@@ -11,14 +11,14 @@ import msgspec
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
-from headwater.engine.core import EngineCore
 from headwater.engine.maintenance.background_loader import BackgroundLoader
 from headwater.engine.maintenance.checkpointer import Checkpointer
 from headwater.engine.maintenance.reclaimer import Reclaimer
 from headwater.engine.maintenance.snapshotter import Snapshotter
+from headwater.engine.start.losses import RecoveryNotes
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.losses import RecoveryNotes
-from headwater.engine.topics.topic import Topic
 from headwater.format.topic_frames import encode_checkpoint_mark
 from headwater.store.failures import is_no_room
 from headwater.wal.committer import LogState

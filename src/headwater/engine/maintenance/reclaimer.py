@@ -13,9 +13,9 @@ from functools import partial
 from itertools import chain
 
 from headwater.core.errors import DamageError, HeadwaterError
-from headwater.engine.core import EngineCore
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.topic import Topic
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import Entries, topic_directory_name
 from headwater.store.reclaim import choose_drops, choose_relocations, is_rewrite_due

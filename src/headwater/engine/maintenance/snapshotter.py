@@ -9,8 +9,8 @@ from __future__ import annotations
 from functools import partial
 
 from headwater.disk import replace_file, sync_names
-from headwater.engine.core import EngineCore
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
 from headwater.format.lease_frames import QueueMeta
 from headwater.format.names import (
     CURRENT_NAME,

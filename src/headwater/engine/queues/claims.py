@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from headwater.config.topic import TopicType
 from headwater.core.errors import HeadwaterError, NotAQueueError
@@ -17,11 +17,10 @@ from headwater.core.limits import CLAIM_BYTES_MAX, LEASE_MS_CLAMP
 from headwater.core.records import Record
 from headwater.core.results import Claimed, ClaimedJob, LeaseResult, QueueStats
 from headwater.core.units import US_PER_MS, US_PER_S
-from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
-from headwater.engine.queues.state import ClaimRequest, TopicQueue
-from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic_queue import ClaimRequest, TopicQueue
+from headwater.engine.topics.protocols import TopicEngine
 from headwater.format.frame import FrameType
 from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.format.topic_frames import RecordsDeleted, encode_body
@@ -44,18 +43,8 @@ COVERED: Final = Change(lambda: True)
 COVERED.result = True
 
 
-class QueueSide(Protocol):
-    """The part of an engine that queues need."""
-
-    @property
-    def core(self) -> EngineCore: ...
-
-    @property
-    def topics(self) -> Topics: ...
-
-
 class Queues:
-    def __init__(self, engine: QueueSide) -> None:
+    def __init__(self, engine: TopicEngine) -> None:
         self._core = engine.core
         self._topics = engine.topics
 

@@ -20,19 +20,19 @@ from headwater.core.errors import HeadwaterError, RequestError
 from headwater.core.limits import LETTER_BYTES_MAX
 from headwater.core.records import Record
 from headwater.core.results import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN
-from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation
 from headwater.engine.pending import Change
 from headwater.engine.queues.claims import Queues
 from headwater.engine.queues.job_records import fetch_records
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import append_encoded_operation
+from headwater.engine.topics.protocols import TopicEngine
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
-from headwater.engine.topics.topic import Topic
 from headwater.model.loss import DAMAGED
 from headwater.model.queue import ExhaustedJob
 
 
-def dead_letter_operation(engine: Engine, queues: Queues, topic: Topic) -> Operation[None]:
+def dead_letter_operation(engine: TopicEngine, queues: Queues, topic: Topic) -> Operation[None]:
     """Put away what is to be put away since the last time, as far as that is possible."""
     assert topic.queue is not None
     leases = topic.queue.leases
@@ -105,7 +105,7 @@ def dead_letter(topic: Topic, record: Record, job: ExhaustedJob) -> EncodedRecor
         return encode_records([{**copy, "meta": meta}], bytes_max=LETTER_BYTES_MAX)
 
 
-def damaged_letter(engine: Engine, topic: Topic, job: ExhaustedJob) -> EncodedRecords:
+def damaged_letter(engine: TopicEngine, topic: Topic, job: ExhaustedJob) -> EncodedRecords:
     """What is known of a job that cannot be read. Its payload is not: the data is null."""
     meta = {**_origin(topic, job), DEAD_LETTER_CAUSE: DAMAGED}
     damage = engine.core.damage.find(topic.name, job.seq)

@@ -9,11 +9,11 @@ from typing import Final, TypeVar
 import numpy
 
 from headwater.core.records import Record
-from headwater.engine.engine import Engine
 from headwater.engine.operation import AsOwner, InFiles, Operation
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import EMPTY_ROUNDS_MAX, Take, Taken, take_records
+from headwater.engine.topics.protocols import TopicEngine
 from headwater.engine.topics.reader import FrameRun, ReadFilter, ReadPlan
-from headwater.engine.topics.topic import Topic
 from headwater.model.slots import as_run
 from headwater.store.segment import SegmentChangedError
 
@@ -42,21 +42,21 @@ def runs_at_hand(topic: Topic, seqs: Sequence[int]) -> list[FrameRun] | None:
 
 
 def fetch_records(
-    engine: Engine, topic: Topic, seqs: Sequence[int]
+    engine: TopicEngine, topic: Topic, seqs: Sequence[int]
 ) -> Operation[dict[int, Record]]:
     """These records, as far as they are there and can be read."""
     records = yield from fetch_as(engine, topic, seqs, take_records)
     return {record.seq: record for record in records}
 
 
-def fetch_as(engine: Engine, topic: Topic, seqs: Sequence[int], take: Take[P]) -> Operation[P]:
+def fetch_as(engine: TopicEngine, topic: Topic, seqs: Sequence[int], take: Take[P]) -> Operation[P]:
     """The same in the form that `take` gives them, in the order of their seqs."""
     make_plan = partial(engine.reader.plan_seqs, topic, seqs)
     return (yield from fetch_planned(engine, topic, make_plan, take))
 
 
 def fetch_planned(
-    engine: Engine, topic: Topic, make_plan: Callable[[], ReadPlan], take: Take[P]
+    engine: TopicEngine, topic: Topic, make_plan: Callable[[], ReadPlan], take: Take[P]
 ) -> Operation[P]:
     """The same for a plan that is made as the owner, together with what else is to be asked."""
     for _ in range(EMPTY_ROUNDS_MAX):
@@ -72,7 +72,7 @@ def fetch_planned(
     raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")
 
 
-def _taken(engine: Engine, plan: ReadPlan, take: Take[P]) -> Taken[P] | None:
+def _taken(engine: TopicEngine, plan: ReadPlan, take: Take[P]) -> Taken[P] | None:
     try:
         return take(engine.reader, plan, _EVERYTHING)
     except SegmentChangedError:

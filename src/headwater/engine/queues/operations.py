@@ -17,18 +17,18 @@ from headwater.core.errors import InvalidRequestError, TopicNotFoundError
 from headwater.core.records import Record
 from headwater.core.results import Claimed, LeaseResult, QueueStats
 from headwater.core.units import US_PER_MS
-from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation, Woken
 from headwater.engine.pending import Change
 from headwater.engine.queues.claims import COVERED, Queues
 from headwater.engine.queues.dead_letters import dead_letter_operation
 from headwater.engine.queues.job_records import fetch_records
-from headwater.engine.queues.state import ClaimRequest
+from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic_queue import ClaimRequest
 from headwater.engine.topics.operations import EMPTY_ROUNDS_MAX, loaded_topic
-from headwater.engine.topics.topic import Topic
+from headwater.engine.topics.protocols import TopicEngine
 
 P = TypeVar("P")
-TakeJobs = Callable[[Engine, Queues, Topic, ClaimRequest], Operation[P]]
+TakeJobs = Callable[[TopicEngine, Queues, Topic, ClaimRequest], Operation[P]]
 """The jobs of a claim in the form that the caller wants."""
 
 
@@ -45,7 +45,7 @@ class ClaimOptions(NamedTuple):
 
 
 def claim_operation(
-    engine: Engine,
+    engine: TopicEngine,
     name: str,
     node: str,
     wanted: int = 1,
@@ -58,7 +58,7 @@ def claim_operation(
 
 
 def claim_as_operation(
-    engine: Engine, name: str, options: ClaimOptions, take: TakeJobs[P]
+    engine: TopicEngine, name: str, options: ClaimOptions, take: TakeJobs[P]
 ) -> Operation[P]:
     """The same, in the form that `take` gives the jobs."""
     check_node(options.node)
@@ -72,7 +72,7 @@ class PendingClaim:
 
     __slots__ = ("_begun", "log_change", "options", "queues", "request", "topic")
 
-    def __init__(self, engine: Engine, topic: Topic, options: ClaimOptions) -> None:
+    def __init__(self, engine: TopicEngine, topic: Topic, options: ClaimOptions) -> None:
         check_node(options.node)
         self.queues = Queues(engine)
         self.topic = topic
@@ -104,7 +104,7 @@ class PendingClaim:
         self.queues.abandon(self.topic, self.request)
 
 
-def run_claim(engine: Engine, claim: PendingClaim, take: TakeJobs[P]) -> Operation[P]:
+def run_claim(engine: TopicEngine, claim: PendingClaim, take: TakeJobs[P]) -> Operation[P]:
     """All of it, or the rest of one that is begun."""
     queues, topic, request = claim.queues, claim.topic, claim.request
     try:
@@ -141,7 +141,7 @@ def claim_limit(wanted: int) -> int:
 
 
 def _take_claimed(
-    engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest
+    engine: TopicEngine, queues: Queues, topic: Topic, request: ClaimRequest
 ) -> Operation[Claimed]:
     records: dict[int, Record] = {}
     if request.grant is not None:
@@ -151,7 +151,7 @@ def _take_claimed(
 
 
 def _wait_operation(
-    engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest, options: ClaimOptions
+    engine: TopicEngine, queues: Queues, topic: Topic, request: ClaimRequest, options: ClaimOptions
 ) -> Operation[None]:
     """Nothing was there: until something is, or the time is up."""
     clock = engine.core.clock
@@ -171,7 +171,7 @@ def _wait_operation(
 
 
 def serve_operation(
-    engine: Engine, queues: Queues, topic: Topic, requests: Sequence[ClaimRequest]
+    engine: TopicEngine, queues: Queues, topic: Topic, requests: Sequence[ClaimRequest]
 ) -> Operation[None]:
     """Until a pass has served these requests, which come together."""
     jitter_us = topic.log.settings.claim_jitter_ms * US_PER_MS
@@ -224,7 +224,7 @@ def serve_operation(
 
 
 def _pass_operation(
-    engine: Engine, queues: Queues, topic: Topic, requests: Sequence[ClaimRequest]
+    engine: TopicEngine, queues: Queues, topic: Topic, requests: Sequence[ClaimRequest]
 ) -> Operation[None]:
     """Serve these requests together."""
     wanted = sum(request.wanted for request in requests)
@@ -243,7 +243,7 @@ def _pass_operation(
 
 
 def _keyed_pass_operation(
-    engine: Engine,
+    engine: TopicEngine,
     queues: Queues,
     topic: Topic,
     requests: Sequence[ClaimRequest],
@@ -317,7 +317,7 @@ def _key(record: Record | None) -> bytes | None:
 
 
 def ack_operation(
-    engine: Engine,
+    engine: TopicEngine,
     name: str,
     node: str,
     seqs: Sequence[int],
@@ -328,7 +328,7 @@ def ack_operation(
 
 
 def nack_operation(
-    engine: Engine,
+    engine: TopicEngine,
     name: str,
     node: str,
     seqs: Sequence[int],
@@ -342,7 +342,7 @@ def nack_operation(
 
 
 def extend_operation(
-    engine: Engine,
+    engine: TopicEngine,
     name: str,
     node: str,
     seqs: Sequence[int],
@@ -354,7 +354,7 @@ def extend_operation(
 
 
 def _lease_operation(
-    engine: Engine,
+    engine: TopicEngine,
     name: str,
     verb: str,
     node: str,
@@ -383,7 +383,7 @@ def check_lease_request(node: str, seqs: Sequence[int], lease_ids: Sequence[int]
         raise InvalidRequestError("lease_ids must be as many as seqs, in the same order")
 
 
-def queue_stats_operation(engine: Engine, name: str) -> Operation[QueueStats]:
+def queue_stats_operation(engine: TopicEngine, name: str) -> Operation[QueueStats]:
     topic = yield from loaded_topic(engine, name)
     queues = Queues(engine)
     stats: QueueStats = yield AsOwner(lambda: queues.stats(topic))

@@ -17,13 +17,14 @@ from headwater.config.topic import TopicType
 from headwater.core.errors import HeadwaterError, NotAQueueError
 from headwater.core.records import Record
 from headwater.core.results import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN, Requeued
-from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation
-from headwater.engine.pending import Change, Write
+from headwater.engine.pending import Change
 from headwater.engine.queues.job_records import fetch_records
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import ensure_loaded, loaded_topic
+from headwater.engine.topics.protocols import TopicEngine
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
-from headwater.engine.topics.topic import Topic
+from headwater.engine.topics.write import Write
 from headwater.format.frame import FrameType
 from headwater.format.topic_frames import RecordsDeleted, encode_body
 
@@ -37,7 +38,7 @@ class _Letter(NamedTuple):
 
 
 def requeue_operation(
-    engine: Engine,
+    engine: TopicEngine,
     name: str,
     seqs: Sequence[int],
     may_write: Callable[[str], bool] = lambda _: True,
@@ -100,7 +101,7 @@ def _letter(record: Record | None) -> _Letter | None:
 
 
 def _send(
-    engine: Engine, topic: Topic, letters: Mapping[int, _Letter], errors: list[HeadwaterError]
+    engine: TopicEngine, topic: Topic, letters: Mapping[int, _Letter], errors: list[HeadwaterError]
 ) -> dict[int, Write]:
     writes = {}
     for seq, letter in letters.items():
@@ -116,7 +117,7 @@ def _send(
     return writes
 
 
-def _take_out(engine: Engine, topic: Topic, seqs: list[int]) -> Change:
+def _take_out(engine: TopicEngine, topic: Topic, seqs: list[int]) -> Change:
     """Delete letters that are safe in their queues."""
     topics = engine.topics
     change = Change(lambda: topics.apply_seqs_deletion(topic, seqs) >= 0)

@@ -15,14 +15,14 @@ from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
 from headwater.core.results import TopicState
 from headwater.disk import Disk
-from headwater.engine.core import EngineCore
 from headwater.engine.owner import BatonOwner
+from headwater.engine.start.topic_recovery import TopicRecovery
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.tail import TailCache
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import Loaded, load_topic
 from headwater.engine.topics.reader import Reader, ReadPlan
-from headwater.engine.topics.recovery import TopicRecovery
-from headwater.engine.topics.tail import TailCache
-from headwater.engine.topics.topic import Topic
 from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark

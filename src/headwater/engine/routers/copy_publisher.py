@@ -12,15 +12,14 @@ from typing import Final
 from headwater.config.topic import Discard
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError, TopicFullError
-from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
 from headwater.engine.routers.copies import Copies, Encoded, log_frames
 from headwater.engine.routers.definitions import reservation, reserve
-from headwater.engine.routers.state import Router
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.tail import TailChunk
+from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.publisher import announce
-from headwater.engine.topics.tail import TailChunk
-from headwater.engine.topics.topic import Topic
 from headwater.format.frame import FRAME_BYTES_MIN, FrameFlag
 from headwater.format.router_frames import (
     encode_router_marks,

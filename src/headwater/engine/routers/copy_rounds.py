@@ -18,7 +18,6 @@ from typing import Final
 
 from headwater.core.errors import ClosedError
 from headwater.core.units import MIB
-from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change, wait_for
 from headwater.engine.ready_set import ReadySet
 from headwater.engine.routers.copies import (
@@ -30,11 +29,11 @@ from headwater.engine.routers.copies import (
     decode_source,
 )
 from headwater.engine.routers.copy_publisher import CopyPublisher, CopyWrite
-from headwater.engine.routers.state import Router
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import install, load_once
 from headwater.engine.topics.reader import Reader, ReadPlan
-from headwater.engine.topics.topic import Topic
 from headwater.model.router import RouterCursor
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.store.checked_reads import RecordDamage

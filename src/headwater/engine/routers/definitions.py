@@ -11,11 +11,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from headwater.config.topic import topic_settings
 from headwater.core.errors import RouterNotFoundError
 from headwater.core.results import RouterState
-from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
-from headwater.engine.routers.state import Definition, Router
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Router, RouterDefinition, Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.topic import Topic
 from headwater.format.router_frames import (
     RouterCreated,
     RouterDeleted,
@@ -155,7 +154,7 @@ class Routers:
             core.routers.detach(router)
             self._topics.forget_if_never_made(dest)
 
-        change = router.definition = Definition(take_effect, give_up)
+        change = router.definition = RouterDefinition(take_effect, give_up)
         try:
             self._topics.submit(
                 dest, b"".join(frames), change, frame_count=len(frames), essential=False

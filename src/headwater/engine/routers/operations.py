@@ -4,25 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from headwater.core.errors import InvalidRequestError, OverloadedError
 from headwater.core.limits import READ_WAIT_MS_CLAMP
 from headwater.core.results import RouterState
 from headwater.core.units import US_PER_MS
-from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation, Woken
-from headwater.engine.routers.state import Router
+from headwater.engine.routers.definitions import Routers
+from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.creation import create_operation
 from headwater.engine.topics.operations import ensure_loaded
-from headwater.engine.topics.topic import Topic
+from headwater.engine.topics.protocols import TopicEngine
 from headwater.model.router import router_settings
 
 POLL_EVERY_US: Final = 5 * US_PER_MS
 
 
+class RouterEngine(TopicEngine, Protocol):
+    """What operations on routers need of an engine."""
+
+    @property
+    def routers(self) -> Routers: ...
+
+
 def put_router_operation(
-    engine: Engine, name: str, settings: Mapping[str, Any]
+    engine: RouterEngine, name: str, settings: Mapping[str, Any]
 ) -> Operation[tuple[RouterState, bool]]:
     """Define a router. Gives its state, and whether it was made by this. A source that is not
     there is made, unless `create_source` says no."""
@@ -45,7 +52,7 @@ def put_router_operation(
     return outcome
 
 
-def caught_up_operation(engine: Engine, topic: Topic) -> Operation[None]:
+def caught_up_operation(engine: RouterEngine, topic: Topic) -> Operation[None]:
     """Wait until everything that is visible now has come to this topic through its routers, over
     other topics too. OverloadedError when that takes too long."""
     clock = engine.core.clock
@@ -86,13 +93,13 @@ def _into(topic: Topic, seen: set[int]) -> list[Router]:
     return outcome
 
 
-def router_operation(engine: Engine, name: str) -> Operation[RouterState]:
+def router_operation(engine: RouterEngine, name: str) -> Operation[RouterState]:
     state: RouterState = yield AsOwner(lambda: engine.routers.state(engine.routers.get(name)))
     return state
 
 
 def routers_operation(
-    engine: Engine, prefix: str, source: str | None, dest: str | None
+    engine: RouterEngine, prefix: str, source: str | None, dest: str | None
 ) -> Operation[list[RouterState]]:
     states: list[RouterState] = yield AsOwner(
         lambda: [
@@ -102,6 +109,6 @@ def routers_operation(
     return states
 
 
-def delete_router_operation(engine: Engine, name: str) -> Operation[bool]:
+def delete_router_operation(engine: RouterEngine, name: str) -> Operation[bool]:
     deleted: bool = yield Answered(lambda: engine.routers.delete(name))
     return deleted

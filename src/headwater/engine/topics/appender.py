@@ -22,14 +22,15 @@ from headwater.core.errors import (
 )
 from headwater.core.results import Appended
 from headwater.core.units import US_PER_MS
-from headwater.engine.core import EngineCore
-from headwater.engine.pending import Change, Keyed, Write
+from headwater.engine.pending import Change
 from headwater.engine.pressure import PressureControl
-from headwater.engine.routers.copy_flush import flush_copies
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
+from headwater.engine.topics.copy_flush import flush_copies
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.publisher import Publisher
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
-from headwater.engine.topics.topic import Topic
+from headwater.engine.topics.write import Keyed, Write
 from headwater.format.appends import encode_appends
 from headwater.format.control import IdempotencyEntry, encode_head_watermark, encode_idempotency
 from headwater.format.frame import FRAME_BYTES_MIN, FrameFlag

@@ -11,15 +11,15 @@ from functools import partial
 from typing import Any
 
 from headwater.core.results import TopicState
-from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation, Woken
 from headwater.engine.pending import Change
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import ensure_loaded
-from headwater.engine.topics.topic import Topic
+from headwater.engine.topics.protocols import TopicEngine
 
 
 def create_operation(
-    engine: Engine, name: str, settings: Mapping[str, Any]
+    engine: TopicEngine, name: str, settings: Mapping[str, Any]
 ) -> Operation[TopicState]:
     existing: Topic | None = yield AsOwner(lambda: engine.find(name))
     if existing is not None:
@@ -32,7 +32,7 @@ def create_operation(
     return outcome[0]
 
 
-def _create(engine: Engine, name: str, settings: Mapping[str, Any]) -> Change:
+def _create(engine: TopicEngine, name: str, settings: Mapping[str, Any]) -> Change:
     """The answer is the topic itself while another caller is changing its settings."""
     topic = engine.find(name)
     if topic is None or _may_configure(topic):

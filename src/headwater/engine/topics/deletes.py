@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.engine.core import EngineCore
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
 from headwater.format.topic_frames import RecordsDeleted
 from headwater.model.match import TagMatcher
 

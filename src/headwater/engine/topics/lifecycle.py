@@ -21,12 +21,12 @@ from headwater.config.topic import (
 from headwater.core.durability import Durability
 from headwater.core.errors import OverloadedError, TopicNotEmptyError, TopicNotFoundError
 from headwater.core.results import Deleted, TopicState
-from headwater.engine.core import EngineCore
 from headwater.engine.pending import Change
-from headwater.engine.routers.copy_flush import flush_copies
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.tail import TailChunk
+from headwater.engine.state.topic import Topic
+from headwater.engine.topics.copy_flush import flush_copies
 from headwater.engine.topics.deletes import delete_body
-from headwater.engine.topics.tail import TailChunk
-from headwater.engine.topics.topic import Topic
 from headwater.format.frame import FrameType, encode_frame
 from headwater.format.topic_frames import (
     SettingsChanged,

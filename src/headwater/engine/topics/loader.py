@@ -14,8 +14,8 @@ import numpy
 
 from headwater.config.topic import stored_settings
 from headwater.core.errors import DamageError, ForeignFileError, StorageError
-from headwater.engine.core import EngineCore
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
 from headwater.format.frame import FrameFlag
 from headwater.format.segment import (
     SEGMENT_FRAME,

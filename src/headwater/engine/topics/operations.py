@@ -11,9 +11,8 @@ from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.core.records import Record
 from headwater.core.results import Appended, Deleted, Diff, Tombstone, TopicState
-from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Woken
-from headwater.engine.routers.state import Router
+from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.loader import (
     TagRead,
     install,
@@ -21,10 +20,9 @@ from headwater.engine.topics.loader import (
     load_tags,
     plan_tags,
 )
-from headwater.engine.topics.protocols import ReadSide, TopicSpace
+from headwater.engine.topics.protocols import ReadSide, TopicEngine, TopicSpace
 from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
-from headwater.engine.topics.topic import Topic
 from headwater.model.match import TagMatcher, parse_match
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
@@ -84,7 +82,7 @@ def ensure_loaded(engine: ReadSide, topic: Topic) -> Operation[None]:
 
 
 def append_operation(
-    engine: Engine,
+    engine: TopicEngine,
     name: str,
     records: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     *,
@@ -111,7 +109,7 @@ def append_operation(
 
 
 def append_encoded_operation(
-    engine: Engine,
+    engine: TopicEngine,
     name: str,
     encoded: EncodedRecords,
     *,
@@ -178,7 +176,9 @@ def delete_operation(
     return deleted
 
 
-def drop_operation(engine: Engine, name: str, *, if_empty: bool) -> Operation[list[str] | None]:
+def drop_operation(
+    engine: TopicEngine, name: str, *, if_empty: bool
+) -> Operation[list[str] | None]:
     """Drop a topic. Gives the names of the routers that went with it; None if there was none."""
     topic: Topic | None = yield AsOwner(lambda: engine.find(name))
     if topic is None:

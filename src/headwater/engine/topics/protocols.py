@@ -1,4 +1,4 @@
-"""What endpoints and operations need of an object that has topics."""
+"""What endpoints and operations need of an object that has topics: an engine has all of it."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from headwater.core.results import TopicState
-from headwater.engine.core import EngineCore
-from headwater.engine.pending import Pending, Write
-from headwater.engine.routers.definitions import Routers
+from headwater.engine.pending import Change, Pending
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Router, Topic
+from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import Loaded
 from headwater.engine.topics.reader import Reader, ReadPlan
 from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.engine.topics.topic import Topic
+from headwater.engine.topics.write import Write
 from headwater.model.match import TagMatcher
 from headwater.store.checked_reads import RecordDamage
 
@@ -46,13 +47,23 @@ class ReadSide(Protocol):
         """Whether to plan again: the topic may know the damage by then."""
 
 
+class OutboundRoutes(Protocol):
+    """What those who empty or drop a topic need of the routers that copy from it."""
+
+    def flush_copies(self, dest: Topic) -> Pending[Any]: ...
+
+    def halt(self, source: Topic) -> Sequence[Router]: ...
+
+    def go_on(self, routers: Sequence[Router]) -> None: ...
+
+
 class TopicSpace(ReadSide, Protocol):
     """Topics that can be written to and emptied: an engine's, or the partitions of an organisation.
 
     Endpoints find which of them a name means, and then do the same for both."""
 
     @property
-    def routers(self) -> Routers: ...
+    def routers(self) -> OutboundRoutes: ...
 
     def find(self, name: str) -> Topic | None: ...
 
@@ -71,3 +82,14 @@ class TopicSpace(ReadSide, Protocol):
     def delete(
         self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None
     ) -> Pending[Any]: ...
+
+
+class TopicEngine(TopicSpace, Protocol):
+    """Topics of an engine's own: they can be made, changed, dropped and claimed from."""
+
+    @property
+    def topics(self) -> Topics: ...
+
+    def create(self, name: str, settings: Mapping[str, Any]) -> Change: ...
+
+    def drop(self, topic: Topic, *, if_empty: bool = False) -> Change: ...

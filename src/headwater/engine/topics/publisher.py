@@ -14,12 +14,12 @@ from typing import Final
 from headwater.core.errors import HeadwaterError
 from headwater.core.results import Appended
 from headwater.core.units import KIB
-from headwater.engine.core import EngineCore
-from headwater.engine.pending import Change, Write
-from headwater.engine.queues.state import schedule
+from headwater.engine.pending import Change
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.tail import TailChunk
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.tail import TailChunk
-from headwater.engine.topics.topic import Topic
+from headwater.engine.topics.write import Write
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.wal.ticket import Ticket
 
@@ -84,7 +84,7 @@ class Publisher:
             self._topics.fill_dead(topic, write.first_seq - 1, write.ts, logged=write.logged)
         log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
         if write.scheduled is not None:
-            schedule(topic, write.scheduled)
+            topic.schedule(write.scheduled)
         chunk = TailChunk(write.first_seq, write.buffer, write.offsets)
         self._topics.keep_in_tail(topic, chunk, logged=write.logged)
         if write.keys:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import RequestError
 from headwater.core.records import Record
-from headwater.engine.core import EngineCore
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.tail import TailChunk
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.tail import TailChunk
-from headwater.engine.topics.topic import Topic
 from headwater.format.frame import FRAME, FrameFlag, split_data
 from headwater.format.segment import SEGMENT_FRAME, Entries
 from headwater.model.match import TagMatcher

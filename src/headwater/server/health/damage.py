@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.engine.damage import DamagedRange, DamageLedger
+from headwater.engine.state.damage_ledger import DamagedRange, DamageLedger
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.wire.status_answers import DamageSeen, PlaceSeen
 

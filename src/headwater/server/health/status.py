@@ -21,7 +21,7 @@ from headwater.core.units import US_PER_MS
 from headwater.engine.engine import Engine
 from headwater.engine.pressure import PressureControl
 from headwater.engine.queues.claims import Queues
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.model.pressure import Rung
 from headwater.server.access.keys import ANYONE, ApiKey
 from headwater.server.health.damage import damage_seen, parts_seen

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
-from headwater.engine.engine import Engine
 from headwater.engine.operation import Operation
 from headwater.engine.queues.claims import Queues
 from headwater.engine.queues.job_records import fetch_planned, runs_at_hand
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import Taken
+from headwater.engine.topics.protocols import TopicEngine
 from headwater.engine.topics.reader import FrameRun, Reader, ReadFilter, ReadPlan
-from headwater.engine.topics.topic import Topic
 from headwater.model.queue import Grant
 from headwater.wire.frames import More, render_frames, render_objects
 from headwater.wire.render import Projection
@@ -29,21 +29,21 @@ class JobsText(NamedTuple):
 
 
 def fetch_jobs(
-    engine: Engine, queues: Queues, topic: Topic, grant: Grant
+    engine: TopicEngine, queues: Queues, topic: Topic, grant: Grant
 ) -> Operation[list[bytes]]:
     """Each job of a claim as a JSON object, by seq, as far as they are there and can be read."""
     return (yield from _fetch(engine, queues, topic, grant, _take_objects))
 
 
 def fetch_jobs_text(
-    engine: Engine, queues: Queues, topic: Topic, grant: Grant
+    engine: TopicEngine, queues: Queues, topic: Topic, grant: Grant
 ) -> Operation[JobsText]:
     """The same in one piece."""
     return (yield from _fetch(engine, queues, topic, grant, _take_text))
 
 
 def jobs_text_at_hand(
-    engine: Engine, queues: Queues, topic: Topic, grant: Grant
+    engine: TopicEngine, queues: Queues, topic: Topic, grant: Grant
 ) -> JobsText | None:
     """The same, as the owner, for jobs that lie near the head, as most do that are claimed soon.
     None when they do not."""
@@ -57,7 +57,7 @@ def jobs_text_at_hand(
 
 
 def _fetch(
-    engine: Engine,
+    engine: TopicEngine,
     queues: Queues,
     topic: Topic,
     grant: Grant,

@@ -10,7 +10,6 @@ import msgspec
 
 from headwater.core.errors import NotAQueueError
 from headwater.core.results import LeaseResult
-from headwater.engine.engine import Engine
 from headwater.engine.operation import AsOwner, Operation
 from headwater.engine.queues.claims import Queues
 from headwater.engine.queues.operations import (
@@ -23,8 +22,9 @@ from headwater.engine.queues.operations import (
     nack_operation,
     run_claim,
 )
-from headwater.engine.queues.state import ClaimRequest
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic_queue import ClaimRequest
+from headwater.engine.topics.protocols import TopicEngine
 from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.http.job_text import JobsText, fetch_jobs_text, jobs_text_at_hand
 from headwater.server.http.request_body import body_of
@@ -66,7 +66,9 @@ def claim(app: App, exchange: Exchange) -> None:
     HttpOperation(app, exchange, operation, partial(_answer_claim, exchange)).begin(quits=True)
 
 
-def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: PendingClaim) -> JobsText | None:
+def _claimed_at_once(
+    engine: TopicEngine, exchange: Exchange, claiming: PendingClaim
+) -> JobsText | None:
     """What most claims get, without a step between: jobs that lie in memory, or none. None when
     there is more to it; the claim is begun then, and goes on from there."""
     exchange.usage.begin()
@@ -86,7 +88,7 @@ def _claimed_at_once(engine: Engine, exchange: Exchange, claiming: PendingClaim)
 
 
 def _rendered(
-    engine: Engine, queues: Queues, topic: Topic, request: ClaimRequest
+    engine: TopicEngine, queues: Queues, topic: Topic, request: ClaimRequest
 ) -> Operation[JobsText]:
     if request.grant is None:
         ready: int = yield AsOwner(lambda: queues.ready(topic))

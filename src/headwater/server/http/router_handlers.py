@@ -20,7 +20,7 @@ from headwater.core.errors import (
 )
 from headwater.core.results import RouterState
 from headwater.engine.routers.operations import delete_router_operation, put_router_operation
-from headwater.engine.routers.state import Router
+from headwater.engine.state.topic import Router
 from headwater.model.router.definition import check_router_name
 from headwater.server.access.keys import ApiKey
 from headwater.server.http.exchange import Exchange

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headwater.engine.pending import Write
+from headwater.engine.topics.write import Write
 from headwater.native import compiled
 from headwater.wire.answers import single_write_opening, single_write_reply
 from headwater.wire.http_response import SHORT_HEAD

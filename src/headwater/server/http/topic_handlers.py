@@ -12,9 +12,9 @@ from headwater.config.topic import TopicType, check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.engine.queues.claims import Queues
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.creation import create_operation
 from headwater.engine.topics.operations import delete_operation, drop_operation
-from headwater.engine.topics.topic import Topic
 from headwater.model.priority import base_priority
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.http.exchange import Exchange

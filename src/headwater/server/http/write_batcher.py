@@ -20,8 +20,9 @@ from headwater.core import limits
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.results import Appended
 from headwater.core.units import KIB
-from headwater.engine.pending import Pending, Write
+from headwater.engine.pending import Pending
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
+from headwater.engine.topics.write import Write
 from headwater.format.frame import FrameFlag
 from headwater.native import compiled
 from headwater.server.http.exchange import Exchange
@@ -42,7 +43,7 @@ from headwater.wire.requests import WriteRequest, decode_request
 
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
-    from headwater.engine.topics.topic import Topic
+    from headwater.engine.state.topic import Topic
     from headwater.server.app import App
     from headwater.server.http.request_head import Head
 

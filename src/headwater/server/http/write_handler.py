@@ -11,9 +11,10 @@ import msgspec
 from headwater.core import limits
 from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
 from headwater.core.results import Appended
-from headwater.engine.pending import Pending, Write
+from headwater.engine.pending import Pending
 from headwater.engine.topics.operations import ensure_loaded
 from headwater.engine.topics.record_encoding import EncodedRecords
+from headwater.engine.topics.write import Write
 from headwater.format.frame import FrameFlag, join_data
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
@@ -22,7 +23,7 @@ from headwater.wire.answers import Performance, WriteAnswer
 from headwater.wire.requests import NO_META, RecordIn, WriteRequest, decode_request
 
 if TYPE_CHECKING:
-    from headwater.engine.topics.topic import Topic
+    from headwater.engine.state.topic import Topic
     from headwater.server.access.quotas import Usage
     from headwater.server.app import App
 

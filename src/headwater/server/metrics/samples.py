@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.engine.engine import Engine
-from headwater.engine.parts import Part
 from headwater.engine.queues.claims import Queues
+from headwater.engine.state.parts import Part
 from headwater.observe.metrics import Sample
 from headwater.server.access.keys import ApiKey
 from headwater.server.health.damage import damaged_records, ledgers_of

@@ -22,6 +22,7 @@ from headwater.core.results import Tombstone
 from headwater.core.units import US_PER_S
 from headwater.engine.pressure import PressureControl
 from headwater.engine.ready_set import ReadySet
+from headwater.engine.state.topic import Topic, Wakeup
 from headwater.engine.topics.operations import (
     DiffRequest,
     ReadResult,
@@ -31,7 +32,6 @@ from headwater.engine.topics.operations import (
     read_as_operation,
 )
 from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan, TailRead
-from headwater.engine.topics.topic import Topic, Wakeup
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.http.json_rows import take_rendered

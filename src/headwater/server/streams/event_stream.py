@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.server.http.exchange import Exchange
 from headwater.server.streams.delivery import Batch, ReadOptions
 from headwater.server.streams.topic_subscriptions import TopicSubscriptions

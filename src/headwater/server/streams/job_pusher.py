@@ -22,9 +22,9 @@ from headwater.engine.pending import Change
 from headwater.engine.queues.claims import Queues
 from headwater.engine.queues.dead_letters import dead_letter_operation
 from headwater.engine.queues.operations import check_node, serve_operation, set_aside_operation
-from headwater.engine.queues.state import ClaimRequest
+from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic_queue import ClaimRequest
 from headwater.engine.topics.operations import ensure_loaded
-from headwater.engine.topics.topic import Topic
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.job_text import fetch_jobs
 from headwater.server.http.queue_handlers import require_queue

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.server.streams.delivery import Batch, ReadOptions, horizon
 
 if TYPE_CHECKING:

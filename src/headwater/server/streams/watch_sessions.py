@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import InvalidRequestError
 from headwater.core.limits import WATCH_TOPICS_MAX
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import diff_request
-from headwater.engine.topics.topic import Topic
 from headwater.model.match import TagMatcher, parse_match
 from headwater.server.access.keys import ApiKey
 from headwater.server.http.exchange import Exchange

@@ -19,8 +19,8 @@ from websockets.server import ServerProtocol
 from headwater.core.errors import HeadwaterError, InvalidRequestError, OverloadedError
 from headwater.core.results import Appended
 from headwater.engine.pending import Pending
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import diff_request, ensure_loaded
-from headwater.engine.topics.topic import Topic
 from headwater.model.match import parse_match
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.failures import unforeseen

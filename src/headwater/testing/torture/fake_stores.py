@@ -20,8 +20,8 @@ from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.transition_feeder import TransitionFeeder
-from headwater.engine.maintenance.retention_holds import RetentionHolds
 from headwater.engine.pending import Pending
+from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.records import NewRecord, decode_records, encode_batch
 from headwater.testing.clock import ManualClock
@@ -115,7 +115,7 @@ class Stores:
         )  # fmt: skip
         self._machine_owner.wal = self.machines.shard  # type: ignore[assignment]
         self.feeder = TransitionFeeder(
-            self.database, self.machines, disk, MACHINES, make_maintenance=SteppedMaintenance
+            self.database.engine, self.machines, disk, MACHINES, make_maintenance=SteppedMaintenance
         )
         self._kafka_owner = SteppedOwner()
         self.kafka = KafkaStore(

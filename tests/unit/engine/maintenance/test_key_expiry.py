@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from tests.rig.life import Life, new_disk
 from tests.rig.scripts import AT_ONCE, records
 

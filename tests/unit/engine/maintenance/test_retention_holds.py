@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.maintenance.retention_holds import RetentionHolds
+from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.model.retention_hold import EVERYTHING, MACHINES_LOG, HoldOwner
 from headwater.testing import ManualClock
 

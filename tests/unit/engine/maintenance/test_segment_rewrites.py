@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.engine.maintenance.verification import verify_directory
+from headwater.engine.read_only.directory_check import verify_directory
 from tests.rig.life import DATA, Life, new_disk
 from tests.rig.scripts import AT_ONCE, records
 

@@ -6,7 +6,7 @@ from pathlib import PurePath, PurePosixPath
 
 import pytest
 
-from headwater.engine.maintenance.verification import verify_directory
+from headwater.engine.read_only.directory_check import verify_directory
 from headwater.spark.jobs.verify import VerifyOptions, verify
 from headwater.testing import FakeDisk, ManualClock
 from tests.spark.workloads import Engine

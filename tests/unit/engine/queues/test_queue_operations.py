@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headwater.core.errors import TopicNotFoundError
-from headwater.engine.operation import Answered, InFiles, Woken
+from headwater.engine.operation import Answered, BlockingDriver, InFiles, Woken
 from headwater.engine.queues.operations import claim_operation
 from tests.unit.engine.queues.queue_rig import Place
 
@@ -16,7 +16,7 @@ class Held:
     """A claim that goes on only when it is told to."""
 
     def __init__(self, place: Place, node: str, wanted: int, **more: Any) -> None:
-        self._place = place
+        self._driver = BlockingDriver(place.db.engine.core)
         self._steps = claim_operation(place.db.engine, "jobs", node, wanted, **more)
         self._result: Any = None
 
@@ -27,10 +27,10 @@ class Held:
             if isinstance(step, kind):
                 self._result = None
                 return step
-            self._result = self._place.db._do(step)
+            self._result = self._driver.do(step)
 
     def do(self, step: Any) -> None:
-        self._result = self._place.db._do(step)
+        self._result = self._driver.do(step)
 
     def finish(self) -> list[int]:
         with pytest.raises(StopIteration) as done:

@@ -15,11 +15,10 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from headwater.core.durability import Durability
-from headwater.engine.core import EngineCore
 from headwater.engine.routers.definitions import note_gaps_as_trims
-from headwater.engine.routers.state import Router
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.topic import Topic
 from headwater.format.frame import Frame, FrameType
 from headwater.format.router_frames import (
     RouterCreated,

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import TopicNotFoundError
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.topic import Topic
 from headwater.recovery.history.topics import TopicTable
 
 

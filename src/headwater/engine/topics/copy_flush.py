@@ -1,6 +1,6 @@
 """Copies that are in memory only, written to the log because something else about their topic is.
 
-See `headwater.engine.routers.state` for why. What is dead leaves no frame: slots without a record
+See `headwater.engine.state.topic` for why. What is dead leaves no frame: slots without a record
 are filled when the log is read back; ROUTER_PLACES names them where no other frame does.
 """
 
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy
 
-from headwater.engine.core import EngineCore
-from headwater.engine.topics.topic import Topic
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
 from headwater.format.router_frames import (
     RouterMark,
     encode_router_marks,

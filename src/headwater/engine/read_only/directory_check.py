@@ -15,9 +15,9 @@ from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import FormatError, StorageError, UnavailableError
 from headwater.disk import Disk
-from headwater.engine.maintenance.cold_check import ColdCheck
 from headwater.engine.read_only import DirectoryView
-from headwater.engine.topics.topic import Topic
+from headwater.engine.read_only.cold_check import ColdCheck
+from headwater.engine.state.topic import Topic
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.machines.names import MACHINES_DIRECTORY
 from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from headwater.config.topic import TopicSettings
-from headwater.model.queue import ClaimWindow, Grant, LeaseHistory, QueueLeases
-
-if TYPE_CHECKING:
-    from headwater.engine.topics.topic import Topic
+from headwater.model.queue import ClaimWindow, Grant, QueueLeases
 
 
 @dataclass(slots=True, eq=False)
@@ -39,14 +34,3 @@ class TopicQueue:
     """Why jobs that were delivered too often could not be put away at the last try."""
     passing: bool = False
     """A pass is under way that reads keys from files; the next one waits for it."""
-
-
-def schedule(topic: Topic, scheduled: Mapping[int, int]) -> None:
-    """New jobs that may not be delivered before their times."""
-    if topic.queue is None:
-        if topic.lease_history is None:
-            topic.lease_history = LeaseHistory()
-        topic.lease_history.schedule(scheduled)
-        return
-    for seq, deliver_at_ms in scheduled.items():
-        topic.queue.leases.schedule(seq, deliver_at_ms)

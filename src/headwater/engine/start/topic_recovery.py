@@ -15,8 +15,11 @@ import numpy
 
 from headwater.config.topic import TopicSettings, stored_settings
 from headwater.core.errors import DamageError, NewerFormatError, StorageError
-from headwater.engine.core import EngineCore
-from headwater.engine.routers.recovery import RouterReplay
+from headwater.engine.start.losses import RecoveryNotes, close_gaps
+from headwater.engine.start.router_replay import RouterReplay
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.tail import TailChunk
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import (
     Loaded,
@@ -28,9 +31,6 @@ from headwater.engine.topics.loader import (
     plan_tags,
     topic_from_meta,
 )
-from headwater.engine.topics.losses import RecoveryNotes, close_gaps
-from headwater.engine.topics.tail import TailChunk
-from headwater.engine.topics.topic import Topic
 from headwater.format.control import IdempotencyEntry
 from headwater.format.frame import Frame, FrameType, UnknownFrameError
 from headwater.format.lease_frames import LeaseEvent

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from headwater.core.durability import Durability
-from headwater.engine.core import EngineCore
+from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.topic import Topic
 from headwater.model.loss import Loss
 from headwater.model.topic import TopicLog
 

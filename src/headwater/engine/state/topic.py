@@ -1,0 +1,304 @@
+"""One topic as the engine holds it, and the routers between topics. For the owner only.
+
+A topic is its rules (`TopicLog`), its newest frames, its files, its queue and its routes: topics
+and routers point to each other.
+
+A copy that a router made is in its destination's memory, and nowhere else, until a checkpoint puts
+it into a segment. Such copies are *unflushed*: a crash takes them, and they are made again from
+the source. So whatever is written to the log about the destination, a record or a delete, is
+preceded in its group by the unflushed copies and a mark that counts them. The log has then all
+seqs of the destination in their order, and what was said of a copy holds for the copy that comes
+back.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy
+from numpy.typing import NDArray
+
+from headwater.core.errors import HeadwaterError, StorageError
+from headwater.engine.pending import Change
+from headwater.engine.state.tail import Tail
+from headwater.engine.state.topic_queue import TopicQueue
+from headwater.format.router_frames import RouterMark, RouterMeta
+from headwater.format.snapshot import TopicMeta
+from headwater.model.idempotency import IdempotencyWindow
+from headwater.model.match import TagMatcher
+from headwater.model.queue import LeaseHistory
+from headwater.model.router import CursorMark, Guarantee, RouterCursor, RouterSettings
+from headwater.model.topic import TopicLog
+from headwater.recovery.stored_topic import StoredTopic
+from headwater.store.segment import Segment
+from headwater.store.topic_files import TopicFiles
+
+Wakeup = Callable[[], None]
+
+
+@dataclass(slots=True, eq=False)
+class Topic:
+    is_partition: ClassVar[bool] = False
+    """Of a Kafka topic: the numbers and records of a partition, in the shape of a topic."""
+    topic_id: int
+    name: str
+    log: TopicLog
+    make_files: Callable[[], TopicFiles]
+    """Makes its files when a call first needs them: most topics are idle."""
+    _files: TopicFiles | None = None
+    keys: IdempotencyWindow = field(default_factory=IdempotencyWindow)
+    tail: Tail = field(default_factory=Tail)
+    segments: list[Segment] = field(default_factory=list)
+    """In seq order; the last one may still be open for appending."""
+    checkpointed_seq: int = 0
+    """Everything up to here is in segments, and the log knows it."""
+    tail_bytes: int = 0
+    """Frames that are in the log but not yet in segments."""
+    logged_upto: int | None = None
+    """While the class is ephemeral: the last seq that is in the log, from before it was so."""
+    last_ts: int = 0
+    shard: int = 0
+    """Which shard of the log it lives in during this run."""
+    in_flight: int = 0
+    """Submissions that are not yet answered."""
+    waiting: int = 0
+    """Those of them whose acks wait for a sync."""
+    unflagged: list[NDArray[numpy.int64]] = field(default_factory=list)
+    """Seqs deleted in memory whose files do not know it yet."""
+    durable_earliest: int = 1
+    """The earliest live seq, as far as the disk knows: below it, segments may go."""
+    stored: StoredTopic = field(default_factory=StoredTopic)
+    """What the disk was last known to hold; used to read it back."""
+    tags_complete: bool = True
+    """False until the tags of records in segments were read."""
+    untagged_upto: int = 0
+    """The last seq whose tag may have to be read from a segment."""
+    loaded: bool = True
+    """False until the index files were read; the numbers are known all the same."""
+    loading: Any = None
+    """What was read from the files, until it is installed."""
+    broken: StorageError | None = None
+    """Its files could not be read at the start: every use is refused until they are restored."""
+    dropped: bool = False
+    creation: bytes | None = None
+    """The frame that makes the topic, until it is known to be safe in the log."""
+    configuring: bool = False
+    """A change of its settings is on its way; the next one begins with what comes of it."""
+    meta: TopicMeta | None = None
+    """What the last snapshot said, as long as nothing changed since."""
+    queue: TopicQueue | None = None
+    """Its leases, once a call needs them."""
+    lease_history: LeaseHistory | None = None
+    """What the log says of its leases, until then."""
+    inbound: InboundRoutes | None = None
+    """The routers into this topic, if there are any."""
+    outbound: Sequence[Router] = ()
+    """Routers that copy from this topic."""
+    waiters: set[Wakeup] = field(default_factory=set)
+    unsynced_writes: int = 0
+    """Writes that are visible and not yet known to be on stable storage."""
+    last_synced_seq: int = 0
+    """Up to here they are; only read while there are any."""
+
+    @property
+    def address(self) -> str:
+        """What identifies it among all that can be followed: its name is not enough for that
+        where organisations have names of their own."""
+        return self.name
+
+    @property
+    def epoch(self) -> int:
+        """Counts the topics that had this name."""
+        return self.log.epoch
+
+    @property
+    def synced_seq(self) -> int:
+        """The last visible record that a power loss cannot take."""
+        return self.last_synced_seq if self.unsynced_writes else self.log.visible_seq
+
+    @property
+    def is_logged(self) -> bool:
+        """Any of its records is, or was, in the log: what happens to them must be there too."""
+        return self.logged_upto != 0
+
+    def logs(self, seq: int) -> bool:
+        """True when the record with this seq is in the log."""
+        return self.logged_upto is None or seq <= self.logged_upto
+
+    @property
+    def files(self) -> TopicFiles:
+        if self._files is None:
+            self._files = self.make_files()
+        return self._files
+
+    @property
+    def has_holes(self) -> bool:
+        """Some records between the live ones are dead."""
+        return self.log.count < len(self.log.index)
+
+    @property
+    def active_segment(self) -> Segment | None:
+        """The segment that is still appended to, if there is one."""
+        if self.segments and not self.segments[-1].sealed:
+            return self.segments[-1]
+        return None
+
+    def segment_position(self, seq: int) -> int:
+        """Position of the segment that holds `seq`, or of the next one behind it."""
+        at = bisect_right(self.segments, seq, key=lambda segment: segment.first_seq) - 1
+        return at if at >= 0 and self.segments[at].end_seq >= seq else at + 1
+
+    def schedule(self, scheduled: Mapping[int, int]) -> None:
+        """New jobs that may not be delivered before their times."""
+        if self.queue is None:
+            if self.lease_history is None:
+                self.lease_history = LeaseHistory()
+            self.lease_history.schedule(scheduled)
+            return
+        for seq, deliver_at_ms in scheduled.items():
+            self.queue.leases.schedule(seq, deliver_at_ms)
+
+    def wake(self) -> None:
+        """Wake all that wait for something new. A wake-up is used once."""
+        if self.waiters:
+            waiters, self.waiters = self.waiters, set()
+            for wakeup in waiters:
+                wakeup()
+
+
+class RouterDefinition(Change):
+    """A router on its way to the log. A second request for the same gets its answer."""
+
+    def __init__(
+        self, take_effect: Callable[[], tuple[Any, bool]], give_up: Callable[[], None]
+    ) -> None:
+        super().__init__(take_effect, give_up)
+        self._followers: list[Change] = []
+
+    def follow(self) -> Change:
+        follower = Change(lambda: True)
+        self._followers.append(follower)
+        return follower
+
+    def succeed(self, result: tuple[Any, bool]) -> None:
+        super().succeed(result)
+        for follower in self._followers:
+            follower.succeed((result[0], False))
+
+    def fail(self, error: HeadwaterError) -> None:
+        super().fail(error)
+        for follower in self._followers:
+            follower.fail(error)
+
+
+@dataclass(slots=True, eq=False)
+class Router:
+    router_id: int
+    name: str
+    settings: RouterSettings
+    source: Topic
+    dest: Topic
+    cursor: RouterCursor
+    number: int = 0
+    """Of its newest mark."""
+    matcher: TagMatcher | None = None
+    made: bool = False
+    """The log has its definition."""
+    definition: RouterDefinition | None = None
+    """Until then: what is on its way there."""
+    stopped: bool = True
+    """Nothing is copied: it is not made yet, or on its way out."""
+    busy: bool = False
+    """A batch of copies is on its way through the log."""
+    in_circle: bool = False
+    unmarked: bool = False
+    """Its source went back in a crash; that must be durable before anything is copied."""
+
+    def __post_init__(self) -> None:
+        self.matcher = self.settings.matcher
+
+    @property
+    def exactly_once(self) -> bool:
+        return self.settings.guarantee is Guarantee.EXACTLY_ONCE
+
+    @property
+    def lag(self) -> int:
+        """Records of the source it has not come to."""
+        return max(self.source.log.visible_seq - self.cursor.source_seq, 0)
+
+    def next_mark(self) -> RouterMark:
+        """The mark of this moment, with everything in its destination flushed."""
+        self.number += 1
+        cursor = self.cursor
+        return RouterMark(
+            self.router_id,
+            self.number,
+            cursor.source_seq,
+            self.dest.log.visible_seq,
+            cursor.forwarded_total,
+        )
+
+    def marked(self, mark: RouterMark) -> None:
+        """It is durable. Marks may become so in another order than they were made in."""
+        if mark.source_seq >= self.cursor.mark.source_seq:
+            self.cursor.marked(CursorMark(mark.source_seq, mark.dest_seq))
+
+    def meta(self) -> RouterMeta:
+        """What a snapshot says of it: the newest mark that what is durable allows."""
+        mark = self.cursor.mark
+        dest = self.dest
+        if dest.inbound is not None and dest.inbound.unflushed_from is None:
+            # Copies that went through the log unsynced are not in the way: they never do.
+            mark = CursorMark(self.cursor.source_seq, dest.log.visible_seq)
+        self.number += 1
+        return RouterMeta(
+            self.router_id,
+            self.name,
+            self.source.topic_id,
+            dest.topic_id,
+            self.settings.to_stored(),
+            self.number,
+            mark.source_seq,
+            mark.dest_seq,
+            self.cursor.forwarded_total,
+        )
+
+
+@dataclass(slots=True)
+class InboundRoutes:
+    """What the routers into a topic have done to it."""
+
+    routers: list[Router] = field(default_factory=list)
+    unflushed_from: int | None = None
+    """The first seq of a copy that is in memory only."""
+    last_copy: int = 0
+
+    @property
+    def is_exact(self) -> bool:
+        """Each source seq has one seq here, so no other write may take any."""
+        return any(router.exactly_once for router in self.routers)
+
+    @property
+    def is_held(self) -> bool:
+        """A router waits for room here. All of them have the same source."""
+        return any(router.cursor.held for router in self.routers)
+
+    def note_copies(self, first_seq: int, last_seq: int) -> None:
+        if self.unflushed_from is None:
+            self.unflushed_from = first_seq
+        self.last_copy = last_seq
+
+    def marked(self, marks: Iterable[RouterMark]) -> None:
+        """These marks are durable."""
+        by_id = {mark.router_id: mark for mark in marks}
+        for router in self.routers:
+            if router.router_id in by_id:
+                router.marked(by_id[router.router_id])
+
+    def flushed(self, upto_seq: int) -> None:
+        """Everything up to here is in segments or in the log, synced."""
+        if self.unflushed_from is not None and upto_seq >= self.unflushed_from:
+            self.unflushed_from = upto_seq + 1 if self.last_copy > upto_seq else None
