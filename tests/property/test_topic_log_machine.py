@@ -23,7 +23,9 @@ from headwater.format.segment import IndexFlag, seal_checks
 from headwater.model import eviction_bounds as victims_module
 from headwater.model import index as index_module
 from headwater.model import tags as tags_module
+from headwater.model.invariants import check_topic
 from headwater.model.match import parse_match
+from headwater.model.selection import select
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
 from tests.property.naive_topic import LOST, Event, NaiveRecord, NaiveTopic
@@ -252,7 +254,7 @@ class TopicMachine(RuleBasedStateMachine):
         met: list[Event] = []
         cursor = from_seq
         for _ in range(len(self.naive.records) + 5):
-            selection = self.log.select(cursor, limit, bytes_max, slots_max=slots_max)
+            selection = select(self.log, cursor, limit, bytes_max, slots_max=slots_max)
             tombstone = selection.tombstone
             if tombstone is not None:
                 assert tombstone.earliest_seq == self.naive.earliest_seq
@@ -276,7 +278,7 @@ class TopicMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_state_is_that_of_the_list(self) -> None:
-        self.log.check()
+        check_topic(self.log)
         assert self.log.visible_seq == self.naive.visible_seq
         assert self.log.earliest_seq == self.naive.earliest_seq
         assert self.log.evict_floor == self.naive.evict_floor

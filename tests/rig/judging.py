@@ -9,6 +9,7 @@ from typing import Any
 from headwater.core.durability import Durability
 from headwater.core.results import TopicState
 from headwater.engine.database import Database
+from headwater.model.invariants import check_topic
 from headwater.testing import CrashKind, FakeDisk
 from tests.property.naive_topic import LIVE, LOST
 from tests.rig.world import Key, World, WorldTopic, is_unlogged, log_all, lose_tail, lose_unlogged
@@ -66,7 +67,7 @@ class Judge:
         _same(f"{name}: numbers", numbers_of(state), numbers_in(topic))
         _same(f"{name}: events", list(read_events(self.db, name)), list(world_events(topic)))
         known = self.db.engine.topic(name)
-        known.log.check()
+        check_topic(known.log)
         _same(f"{name}: numbers", numbers_of(self.db.state(name)), numbers_in(topic))
         assert known.tail_bytes >= 0, name
         now = self.db.engine.core.clock.wall_ms()

@@ -11,14 +11,14 @@ work on files only and hand their results to the owner:
 - the forwarder thread (`routers`) reads sources and encodes copies;
 - reader threads fetch what may wait for a disk (I14).
 
-Packages, each with its own theory of operation: `topics` (write and read path, start), `queues`
-(claims and acks), `routers` (copies between topics), `machines` (state machines with a log of
-their own), `kafka` (Kafka's shared log and the shapes that join it with topics), `maintenance`,
-`backup`, `read_only` (a reader beside an owner). What all of them use stays at the top: `core`
-(the shared data), `owner`, `pending` (something on its way to the log), `operation` (what a
-caller can do, as a generator that threads and event loops drive), `pressure` and `ready_set`
-(whose turn it is), `damage` and `parts` (what cannot be served, and why).
+Packages, each with its own theory of operation, from the bottom up: `state` (what is in memory),
+`topics` (write and read path), `queues` (claims and acks), `routers` (copies between topics),
+`start` (back from the files), `maintenance`, `machines` (state machines with a log of their own),
+`read_only` (a reader beside an owner), `kafka` (Kafka's shared log and the shapes that join it
+with topics), `backup`. What all of them use stays at the top: `owner`, `pending` (something on its
+way to the log), `operation` (what a caller can do, as a generator that threads and event loops
+drive), `pressure` and `ready_set` (whose turn it is). Each imports only what is below it.
 
-Start reading with `engine`, which builds these parts and recovers, then `opening`, `database` and
-`async_database`, which are what programs use, then `topics`.
+Start reading with `state`, then `engine`, which builds these parts and recovers, then `opening`,
+`database` and `async_database`, which are what programs use.
 """

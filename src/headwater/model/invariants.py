@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy
 
+from headwater.core.errors import InvariantError
 from headwater.model.slots import DEAD, OVERHEAD
-
-if TYPE_CHECKING:
-    from headwater.model.topic import TopicLog
+from headwater.model.topic import TopicLog
 
 
-def broken_invariants(log: TopicLog) -> list[str]:
-    """The invariants that do not hold, in words. For tests: takes as long as the log is."""
+def check_topic(log: TopicLog) -> None:
+    """Raise when an invariant does not hold. For tests: takes as long as the log is."""
     index = log.index
     slots = index.entries(index.base_seq, index.next_seq - 1)
     alive = slots["flags_check"] & DEAD == 0
@@ -27,4 +24,6 @@ def broken_invariants(log: TopicLog) -> list[str]:
         "bytes": log.bytes == int(payloads[alive].sum()),
         "deleted is gone": log.delete_below <= log.earliest_seq,
     }
-    return [promise for promise, kept in promises.items() if not kept]
+    broken = [promise for promise, kept in promises.items() if not kept]
+    if broken:
+        raise InvariantError(f"topic: {', '.join(broken)}")

@@ -7,20 +7,23 @@ case, so a reader that follows it sees every live record once and every loss as 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy
 from numpy.typing import NDArray
 
-from headwater.core.limits import READ_RECORDS_CLAMP, READ_SLOTS_MAX
+from headwater.core.limits import (
+    READ_BYTES_DEFAULT,
+    READ_RECORDS_CLAMP,
+    READ_RECORDS_DEFAULT,
+    READ_SLOTS_MAX,
+)
 from headwater.core.results import Tombstone
 from headwater.model.index import SeqIndex, Seqs
 from headwater.model.loss import DAMAGED, RECREATED, Eviction
 from headwater.model.slots import DEAD, LOST, OVERHEAD
+from headwater.model.topic import TopicLog
 from headwater.native import compiled
-
-if TYPE_CHECKING:
-    from headwater.model.topic import TopicLog
 
 _native: Final = compiled("entries")
 _NOTHING: Final[Seqs] = numpy.empty(0, numpy.int64)
@@ -60,8 +63,8 @@ def tombstone_for(log: TopicLog, from_seq: int) -> Tombstone | None:
 def select(
     log: TopicLog,
     from_seq: int,
-    limit: int,
-    bytes_max: int,
+    limit: int = READ_RECORDS_DEFAULT,
+    bytes_max: int = READ_BYTES_DEFAULT,
     now_ms: int | None = None,
     slots_max: int = READ_SLOTS_MAX,
 ) -> Selection:

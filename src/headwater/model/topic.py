@@ -27,16 +27,12 @@ from headwater.core.errors import (
     InvariantError,
     TopicFullError,
 )
-from headwater.core.limits import READ_BYTES_DEFAULT, READ_RECORDS_DEFAULT, READ_SLOTS_MAX
-from headwater.core.results import Tombstone
 from headwater.format.segment import INDEX_DTYPE, Entries, IndexFlag
 from headwater.model.damage import DamagedSeqs
 from headwater.model.eviction_bounds import first_kept_by_age, first_kept_by_cap
 from headwater.model.index import SeqIndex, Seqs
-from headwater.model.invariants import broken_invariants
 from headwater.model.loss import EVERY_LOSS, Eviction, Loss, LossFloors
 from headwater.model.match import TagMatcher
-from headwater.model.selection import Selection, select, tombstone_for
 from headwater.model.tags import TagIndex
 
 Tag = bytes
@@ -350,23 +346,6 @@ class TopicLog:
         self._pop_dead()
         return newly, entries
 
-    # -- reading
-
-    def tombstone_for(self, from_seq: int) -> Tombstone | None:
-        """What a reader at this cursor has lost, apart from losses in the middle of the log."""
-        return tombstone_for(self, from_seq)
-
-    def select(
-        self,
-        from_seq: int,
-        limit: int = READ_RECORDS_DEFAULT,
-        bytes_max: int = READ_BYTES_DEFAULT,
-        now_ms: int | None = None,
-        slots_max: int = READ_SLOTS_MAX,
-    ) -> Selection:
-        """The next records after `from_seq`; see `headwater.model.selection`."""
-        return select(self, from_seq, limit, bytes_max, now_ms, slots_max)
-
     # -- coming back after a restart
 
     def load_entries(self, entries: Entries) -> None:
@@ -419,11 +398,3 @@ class TopicLog:
             self._lose(min(evict_floor, end), reason)
         self.delete_below = max(self.delete_below, min(delete_below, end))
         self._pop_to(min(max(earliest_seq, self.evict_floor, self.delete_below), end))
-
-    # -- promises
-
-    def check(self) -> None:
-        """Raise when an invariant of this class is broken. For tests; checks every slot."""
-        broken = broken_invariants(self)
-        if broken:
-            raise InvariantError(f"topic: {', '.join(broken)}")

@@ -8,6 +8,7 @@ import pytest
 from headwater.core.errors import InvalidRequestError
 from headwater.model.index import SeqIndex, Seqs
 from headwater.model.match import parse_match
+from headwater.model.selection import select
 from tests.unit.model.topics import seqs_from, topic, write
 
 
@@ -20,9 +21,9 @@ def test_a_deleted_record_in_the_middle_leaves_a_silent_gap_and_its_slot() -> No
     deletion = log.delete(matcher=parse_match("drop"))
     assert (deletion.records, deletion.bytes, deletion.seqs.tolist()) == (1, 10, [3])
     assert (log.count, log.bytes, log.evict_floor, len(log.index)) == (4, 40, 1, 5)
-    selection = log.select(0)
+    selection = select(log, 0)
     assert (selection.seqs.tolist(), selection.tombstone) == ([1, 2, 4, 5], None)
-    assert log.select(2).tombstone is None
+    assert select(log, 2).tombstone is None
 
 
 @pytest.mark.claims(222, 223)
@@ -115,7 +116,7 @@ def test_deleting_everything_leaves_an_empty_topic_that_reads_silently() -> None
     write(log, 4, tag=b"x")
     deletion = log.delete(matcher=parse_match("*"))
     assert (deletion.records, deletion.earliest_seq, log.count, log.bytes) == (4, 5, 0, 0)
-    selection = log.select(0)
+    selection = select(log, 0)
     assert (selection.next_from_seq, selection.caught_up, selection.tombstone) == (4, True, None)
 
 

@@ -6,13 +6,15 @@ import numpy
 import pytest
 
 from headwater.core.results import Tombstone
+from headwater.model.invariants import check_topic
 from headwater.model.loss import Loss
+from headwater.model.selection import select, tombstone_for
 from headwater.model.topic import TopicLog
 from tests.unit.model.topics import seqs_from, topic, write
 
 
 def tombstone(log: TopicLog, from_seq: int) -> Tombstone:
-    found = log.tombstone_for(from_seq)
+    found = tombstone_for(log, from_seq)
     assert found is not None
     return found
 
@@ -40,7 +42,7 @@ def test_one_record_larger_than_the_cap_leaves_an_empty_topic() -> None:
     write(log, 1, payload=100)
     log.evict(0)
     assert (log.count, log.earliest_seq, log.evict_floor) == (0, 2, 2)
-    assert log.select(0).tombstone == Tombstone(1, 1, "cap", 1, 2, 1)
+    assert select(log, 0).tombstone == Tombstone(1, 1, "cap", 1, 2, 1)
 
 
 @pytest.mark.claims(270)
@@ -71,7 +73,7 @@ def test_reading_with_the_time_lets_expired_records_go_first() -> None:
     log = topic(ttl_ms=50)
     write(log, 3, ts=0)
     write(log, 2, ts=100)
-    selection = log.select(0, now_ms=60)
+    selection = select(log, 0, now_ms=60)
     assert selection.seqs.tolist() == [4, 5]
     assert selection.tombstone == Tombstone(1, 3, "ttl", 3, 4, 5)
     assert selection.eviction is not None
@@ -85,8 +87,8 @@ def test_popping_deleted_slots_moves_the_earliest_seq_but_not_the_floor() -> Non
     log.delete_seqs(numpy.array([2, 3]))
     log.evict(0)
     assert (log.evict_floor, log.earliest_seq) == (2, 4)
-    assert log.tombstone_for(0) is not None
-    assert log.tombstone_for(1) is None
+    assert tombstone_for(log, 0) is not None
+    assert tombstone_for(log, 1) is None
 
 
 @pytest.mark.claims(226, 227, 228)
@@ -97,8 +99,8 @@ def test_a_tombstone_is_given_exactly_below_the_evict_floor() -> None:
     log.delete(before_seq=8)
     assert (log.evict_floor, log.earliest_seq) == (6, 8)
     assert tombstone(log, 4) == Tombstone(5, 7, "cap", 1, 8, 10)
-    assert log.tombstone_for(5) is None
-    assert log.tombstone_for(6) is None
+    assert tombstone_for(log, 5) is None
+    assert tombstone_for(log, 6) is None
 
 
 def test_the_reason_is_that_of_what_was_lost_above_the_cursor() -> None:
@@ -130,18 +132,18 @@ def test_one_eviction_may_have_both_reasons() -> None:
 def test_a_cursor_beyond_the_head_learns_that_the_topic_was_made_again() -> None:
     log = topic()
     write(log, 3)
-    selection = log.select(50)
+    selection = select(log, 50)
     assert selection.tombstone == Tombstone(1, 0, "recreated", 0, 1, 3)
     assert selection.seqs.tolist() == [1, 2, 3]
     assert selection.next_from_seq == 3
-    assert log.select(3).tombstone is None
+    assert select(log, 3).tombstone is None
 
 
 def test_a_cursor_among_writes_in_flight_is_not_beyond_the_head() -> None:
     log = topic()
     write(log, 3)
     log.assign(4)
-    selection = log.select(5)
+    selection = select(log, 5)
     assert (selection.tombstone, selection.next_from_seq, selection.caught_up) == (None, 5, True)
 
 
@@ -151,9 +153,9 @@ def test_a_tail_lost_in_a_crash_reads_as_a_gap_that_is_told() -> None:
     write(log, 3)
     log.load_gap(8, ts=5, lost=True)
     write(log, 2)
-    first = log.select(0)
+    first = select(log, 0)
     assert (first.seqs.tolist(), first.caught_up, first.tombstone) == ([1, 2, 3], False, None)
-    second = log.select(first.next_from_seq)
+    second = select(log, first.next_from_seq)
     assert second.tombstone == Tombstone(4, 7, "lost_tail", 4, 1, 9)
     assert (second.seqs.tolist(), second.caught_up) == ([8, 9], True)
 
@@ -166,14 +168,14 @@ def test_a_lost_tail_moves_the_evict_floor_once_nothing_lives_before_it() -> Non
     log.delete(before_seq=4)
     assert (log.evict_floor, log.earliest_seq) == (8, 8)
     assert tombstone(log, 2) == Tombstone(3, 7, "lost_tail", 5, 8, 9)
-    assert log.tombstone_for(7) is None
+    assert tombstone_for(log, 7) is None
 
 
 def test_nothing_but_a_lost_tail_still_tells_every_reader() -> None:
     log = topic()
     log.load_gap(6, ts=0, lost=True)
     assert (log.count, log.earliest_seq, log.evict_floor, log.assign(1)) == (0, 6, 6, 6)
-    selection = log.select(2)
+    selection = select(log, 2)
     assert selection.tombstone == Tombstone(3, 5, "lost_tail", 3, 6, 5)
     assert (selection.next_from_seq, selection.caught_up) == (5, True)
 
@@ -183,7 +185,7 @@ def test_records_found_unreadable_are_told_like_a_lost_tail() -> None:
     write(log, 9)
     assert log.mark_lost(numpy.array([4, 5])) == 2
     assert (log.count, log.bytes) == (7, 70)
-    selection = log.select(3)
+    selection = select(log, 3)
     assert selection.tombstone == Tombstone(4, 5, "lost_tail", 2, 1, 9)
     assert selection.seqs.tolist() == [6, 7, 8, 9]
 
@@ -200,4 +202,4 @@ def test_floors_come_back_after_a_restart_and_never_go_back() -> None:
     assert (log.evict_floor, log.earliest_seq, log.count) == (22, 23, 2)
     log.restore_floors(1_000, 1_000, Loss.CAP)
     assert (log.evict_floor, log.earliest_seq, log.count) == (25, 25, 0)
-    log.check()
+    check_topic(log)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headwater.config.topic import topic_settings
+from headwater.model.selection import select
 from headwater.model.topic import TopicLog
 
 OVERHEAD = 38
@@ -24,5 +25,5 @@ def write(
 
 
 def seqs_from(log: TopicLog, from_seq: int = 0, limit: int = 1_000) -> list[int]:
-    found: list[int] = log.select(from_seq, limit).seqs.tolist()
+    found: list[int] = select(log, from_seq, limit).seqs.tolist()
     return found

@@ -15,7 +15,7 @@ from headwater.store.segment import Segment, find_segment
 from headwater.store.segment_stores import LocalSegmentStore
 from headwater.store.topic_files import TopicFiles
 from headwater.testing import FakeDisk
-from headwater.testing.fake_file import FakeFile
+from headwater.testing.fake_disk import FakeFile
 from tests.unit.store.records import (
     DIRECTORY,
     SMALL,

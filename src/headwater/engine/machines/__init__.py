@@ -9,12 +9,12 @@ log; its maintenance thread expires, compacts and prunes (`maintenance`, `compac
 reads the log from a plan (`log_reader`). The feeder's thread copies transitions to their topic
 (`transition_feeder`).
 
-A change: `calls` names it, `operations` drives it, `store` checks it. `draft` sees what is
-committed and what is on its way (`ahead`), `book` alone gives offsets and submits one ticket;
-events of one turn share one (`event_batcher`; a batch is whole or absent, I2). When the log has
-it, `entry_effects` change `tables`, in the log's order, and the call is answered exactly once
-(I15); an acknowledged change is there after a crash (I1). `responses` turns results into what
-HTTP and programs get.
+A change: `dispatch` finds its operation, `operations` drives it, `store` checks it. `draft` sees
+what is committed and what is on its way (`ahead`), `book` alone gives offsets and submits one
+ticket; events of one turn share one (`event_batcher`; a batch is whole or absent, I2). When the
+log has it, `entry_effects` change `tables`, in the log's order, and the call is answered exactly
+once (I15); an acknowledged change is there after a crash (I1). `responses` turns results into
+what HTTP and programs get.
 
 Followers (`watchers`, `watch_loops`, webhooks, the feeder) read live from bounded memory and
 earlier entries from the log; a slow one costs only itself (I14), and a gap is reported with its

@@ -16,10 +16,7 @@ In the order of a round:
 4. `reclaimer` drops segments below the floors, rewrites mostly dead ones and moves old ones to
    the cold tier; it changes where bytes lie, never what a reader sees (I7, I8).
 
-`retention_holds` is the registry of consumers that need old log: nothing they hold is deleted,
-and a hold that gives way to its limit says so (I9). `verification` (with `cold_check`) reads the
-whole data directory beside an owner and compares it with itself, without a lock; `reports` keeps
-what such jobs found for the dashboard.
+`reports` keeps what verifications and other jobs found, for the dashboard.
 
 Start reading with `housekeeping`, then `checkpointer`.
 """

@@ -4,7 +4,7 @@ Owns nothing: no lock is taken, no file is made or changed, and there is no thre
 Calls run in the caller's thread, under one lock of the `ReadOnlyDatabase`.
 
 `view` is the directory as its files are at one moment. It runs the same recovery that a start
-runs (`topics.recovery`), on a scan of the log instead of an opened log, and concludes nothing
+runs (`start`), on a scan of the log instead of an opened log, and concludes nothing
 that only an owner may conclude: a torn tail may be a write in progress (I5). A live owner changes
 files meanwhile, so a view that does not fit together is taken again; a fault counts only when two
 views in a row agree on it (I6).
@@ -15,7 +15,8 @@ new view and begins again. A read gives rows of one moment or an error, never ro
 and never a deleted record that a view has seen deleted (I8). It sees what is written, which may
 be a moment before it is synced and acknowledged.
 
-`maintenance.verification` and `backup` use views too. Start reading with `view`.
+`directory_check` reads a whole data directory and compares it with itself (the cold tier with
+`cold_check`); backups use views, too. Start reading with `view`.
 """
 
 from headwater.engine.read_only.database import ReadOnlyDatabase, open_read_only

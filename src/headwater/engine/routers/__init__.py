@@ -1,8 +1,8 @@
 """Routers: copies of one topic's records in another topic.
 
-Owns the definitions and their positions (`state`: routers by name, inbound and outbound routes of
-each topic). A definition is a frame in the shard of its destination (`definitions`); a position
-is a mark, written with checkpoints and with what is flushed.
+Owns the definitions and their positions, which are kept in `state`. A definition is a frame in
+the shard of its destination (`definitions`); a position is a mark, written with checkpoints and
+with what is flushed.
 
 Copies are made on one thread (`forwarder_thread`), which does not exist until there is a router.
 A round (`copy_rounds`) takes the sources whose turn it is by priority, reads a stretch of each
@@ -11,10 +11,10 @@ them (`copy_publisher`). Writers never wait for it, and under pressure it goes l
 
 A copy is in its destination's memory only, until a checkpoint puts it into a segment: it costs no
 log. A crash takes such copies, and they are made again from the source; a durable ceiling keeps
-their seqs from other records (I3). Where the log speaks of a destination, `copy_flush` writes the
-unflushed copies and a mark in front of it, in one group, so that the log has all seqs in order
-(I2) and a delete means the same copy after a restart (I8). `recovery` brings routers back and
-fills what a crash left open; what a source lost is a tombstone in the destination (I9).
+their seqs from other records (I3). Where the log speaks of a destination, `topics.copy_flush`
+writes the unflushed copies and a mark in front of it, in one group, so that the log has all seqs
+in order (I2) and a delete means the same copy after a restart (I8). What a source lost is a
+tombstone in the destination (I9).
 
-`operations` is what callers can do. Start reading with `state`, then `copy_rounds`.
+`operations` is what callers can do. Start reading with `definitions`, then `copy_rounds`.
 """

@@ -1,9 +1,7 @@
-"""Topics: records that are appended, read and deleted, and the way back after a crash.
+"""Topics: records that are appended, read and deleted.
 
-Owns each topic's rules (`TopicLog` of `model`), its newest frames in memory (`tail`), its
-segments and its settings (`topic`, `registry`). Everything here runs as the owner, except what
-its docstring calls "anywhere": reads of files, which run on reader threads or in the caller's
-thread.
+Works on the topics of `state`. Everything here runs as the owner, except what its docstring calls
+"anywhere": reads of files, which run on reader threads or in the caller's thread.
 
 A write: `record_encoding` checks and encodes before the owner sees the records; `appender` admits
 them under pressure and limits (I13), takes their seqs, encodes frames once and submits one ticket
@@ -18,11 +16,10 @@ changed.
 
 A control change (`lifecycle`, `creation`, `deletes`) is a frame in the topic's own shard and
 takes effect in the log's order; a deleted record never comes back (I8), and floors never go back
-(I10).
+(I10). Copies that routers made are in memory only; `copy_flush` puts them in front of what the log
+says about their topic.
 
-A start: `recovery` loads the snapshot, reads the index files of topics that the log mentions
-(`loader`) and replays the log in two passes, so that recovering twice gives the same state (I4);
-`losses` gives lost seqs their slots and readers a tombstone (I9). Idle topics are loaded later.
+`loader` reads a topic back from its index files, when a call first needs it.
 
 Start reading with `appender`, `publisher` and `reader`.
 """

@@ -25,7 +25,7 @@ from headwater.engine.topics.lifecycle import Topics
 from headwater.format.frame import FRAME, FrameFlag, split_data
 from headwater.format.segment import SEGMENT_FRAME, Entries
 from headwater.model.match import TagMatcher
-from headwater.model.selection import Selection
+from headwater.model.selection import Selection, select
 from headwater.model.slots import as_run
 from headwater.store.checked_reads import RecordDamage, good_positions
 from headwater.store.segment import (
@@ -132,7 +132,7 @@ class Reader:
         core = self._core
         if from_seq < 0:
             raise RequestError("from_seq must be 0 or more")
-        selection = topic.log.select(from_seq, limit, bytes_max, core.retention_ms())
+        selection = select(topic.log, from_seq, limit, bytes_max, core.retention_ms())
         topic.log.last_read_ts = core.clock.wall_ms()
         if selection.eviction is not None:
             self._topics.evicted(topic, selection.eviction)
@@ -149,7 +149,7 @@ class Reader:
     ) -> ReadPlan:
         """As the owner: the same for a router, whose reads are not counted."""
         now_ms = self._core.retention_ms()
-        selection = topic.log.select(from_seq, limit, bytes_max, now_ms, slots_max)
+        selection = select(topic.log, from_seq, limit, bytes_max, now_ms, slots_max)
         if selection.eviction is not None:
             self._topics.evicted(topic, selection.eviction)
         plan = ReadPlan(topic, selection, topic.log.visible_seq, topic.log.earliest_seq)

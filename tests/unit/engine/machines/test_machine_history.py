@@ -14,7 +14,7 @@ from headwater.engine.machines.log_reader import History
 from headwater.format.machines.names import segment_of
 from headwater.recovery.machines.histories import history_faults
 from headwater.testing import FakeDisk, ManualClock
-from headwater.testing.fake_file import FakeFile
+from headwater.testing.fake_disk import FakeFile
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore
 from tests.unit.engine.machines.test_machine_compaction import begun, compact_away, segments, turn
 

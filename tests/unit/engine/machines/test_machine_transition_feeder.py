@@ -156,7 +156,7 @@ def test_a_round_that_failed_is_made_up_for_from_the_log(monkeypatch: pytest.Mon
     def full(*_: object, **__: object) -> None:
         raise OverloadedError("no room", retry_after_ms=1)
 
-    monkeypatch.setattr(both.database, "drive", full)
+    monkeypatch.setattr(both.database.engine, "append", full)
     with pytest.raises(OverloadedError):
         both.feeder.round()
     monkeypatch.undo()
