@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headwater.disk import PosixDisk
-from headwater.recovery.wal_recovery import inspect_wal
+from headwater.recovery.topics.repair import inspect_wal
 from tests.server.running import RunningServer, running, settings
 from tests.server.speaking import Answer, Browserless
 
