@@ -33,7 +33,7 @@ def payload(topic: int, seq: int) -> bytes:
     return f'{{"topic":{topic},"seq":{seq}}}'.encode() * (1 + seq % 5)
 
 
-class Speaker:
+class RawKafka:
     """Whole lines, one at a time, straight to the pipe."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Speaker:
 
 
 def write_topic(
-    log: OpenWal, topic: int, seq: int, speaker: Speaker, stop: threading.Event
+    log: OpenWal, topic: int, seq: int, speaker: RawKafka, stop: threading.Event
 ) -> None:
     durability = Durability.DISK if topic == TOPICS[-1] else Durability.FSYNC
     clock = SystemClock()
@@ -74,7 +74,7 @@ def write_topic(
 
 
 def main(directory: str, shards: str) -> int:
-    speaker = Speaker()
+    speaker = RawKafka()
     settings = WalSettings(
         shards=int(shards),
         file_bytes=SETTINGS.file_bytes,

@@ -20,7 +20,7 @@ from headwater.format.snapshot import snapshot_name
 from headwater.recovery.topics.plan import apply_repairs, plan_repairs
 from headwater.testing import DROPS, PREFIXES, TORN, FakeDisk, ManualClock
 from tests.crash.matrix import FULL, slice_of, tried
-from tests.rig.judging import read_events
+from tests.rig.comparison import read_events
 from tests.rig.life import COLD, DATA, SMALL, open_stepped
 from tests.spark.workloads import (
     ALL_IN_THE_LOG,

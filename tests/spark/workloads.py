@@ -17,7 +17,7 @@ from headwater.spark.jobs.checkpoint import CheckpointOptions, CheckpointReport,
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.life import COLD, DATA, SMALL, open_stepped, with_shards
 from tests.rig.scripts import records
-from tests.spark.here import OneProcess
+from tests.spark.local_checkpoint import OneProcess
 
 OUTPUT = PurePosixPath("/output")
 TOPICS = ("one", "two", "three", "four")
