@@ -16,7 +16,7 @@ from headwater.recovery.kafka.repair import recover_kafka
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
 from headwater.recovery.kafka.verify_segment import check_kafka_segment
 from headwater.recovery.kafka.view import KafkaView
-from headwater.recovery.repair import StepKind
+from headwater.recovery.plan import StepKind
 from headwater.server.kafka.failures import code_of
 from headwater.testing import CHANGING_VERBS, CrashPoint, FakeDisk, FaultDisk, SimulatedCrash
 from headwater.wire.kafka.error_codes import ErrorCode

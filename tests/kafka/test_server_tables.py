@@ -1,4 +1,4 @@
-"""Tables of the Kafka door are total: every API has a handler, a refusal, a scope that fits."""
+"""Tables of the Kafka protocol are total: every API has a handler, a refusal, a scope that fits."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from headwater.cli.show_snapshot import show_snapshot
 from headwater.cli.show_wal import show_wal
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
-from headwater.recovery.survey import access_error, read_log_file
+from headwater.recovery.topics.survey import access_error, read_log_file
 
 
 def show(
