@@ -25,7 +25,7 @@ from headwater.format.mark import mark_prefix
 from headwater.format.names import CURRENT_NAME, PREPARED_NAME, REPAIRS_NAME, parse_wal_file_name
 from headwater.format.segment import SegmentFile, parse_segment_file
 from headwater.format.snapshot import SNAPSHOT_MAGIC, parse_snapshot_name
-from headwater.recovery.scan import is_zero
+from headwater.recovery.topics.scan import is_zero
 
 
 class FileKind(Enum):

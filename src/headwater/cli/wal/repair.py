@@ -13,14 +13,14 @@ from headwater.cli.wal.verify import finding_line, report_as_json, shown_directo
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.finding import Finding
-from headwater.recovery.inspection import inspect_until_stable
-from headwater.recovery.open_wal import claim_directory
-from headwater.recovery.repair import RepairPlan, RepairStep
-from headwater.recovery.report import WalReport
+from headwater.recovery.plan import RepairPlan, RepairStep
 from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
-from headwater.recovery.survey import access_error
-from headwater.recovery.topic_repair import plan_repairs
-from headwater.recovery.wal_recovery import inspect_wal
+from headwater.recovery.topics.inspection import inspect_until_stable
+from headwater.recovery.topics.open_wal import claim_directory
+from headwater.recovery.topics.plan import plan_repairs
+from headwater.recovery.topics.repair import inspect_wal
+from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.survey import access_error
 
 Plans = list[RepairPlan]
 

@@ -13,12 +13,12 @@ from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.inspection import inspect_until_stable
-from headwater.recovery.repair import StepKind
-from headwater.recovery.report import WalReport
+from headwater.recovery.plan import StepKind
 from headwater.recovery.stores import BESIDE_TOPICS
-from headwater.recovery.topic_repair import plan_repairs
-from headwater.recovery.verdict import FileScan, FileVerdict
+from headwater.recovery.topics.inspection import inspect_until_stable
+from headwater.recovery.topics.plan import plan_repairs
+from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.verdict import FileScan, FileVerdict
 
 BEING_WRITTEN = "being written"
 

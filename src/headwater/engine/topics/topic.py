@@ -18,7 +18,7 @@ from headwater.format.snapshot import TopicMeta
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.stored_topic import StoredTopic
+from headwater.recovery.topics.stored_topic import StoredTopic
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 

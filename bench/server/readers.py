@@ -1,6 +1,6 @@
 """Readers that walk a whole log page by page, each by its own cursor, in a process of their own.
 
-    python -m bench.server.walking headwater|arrow|redis PORT CONNECTIONS SECONDS
+    python -m bench.server.readers headwater|arrow|redis PORT CONNECTIONS SECONDS
 
 redis-benchmark can only repeat one command, so both servers get this client. It asks for a page of
 1000, receives it into one buffer without parsing it, takes the next cursor from where it stands in
@@ -21,9 +21,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.log_under_test import WrongResultError
+from bench.server.clients import FIELD, PAGE, TOPIC, encode_command
 from bench.server.load import Load
 from bench.server.processes import ServerProcess
-from bench.server.speaking import FIELD, PAGE, TOPIC, encode_command
 
 BUFFER_BYTES = 16 << 20
 ARROW_PAGE = 10_000
@@ -175,7 +175,7 @@ def main(kind: str, port: str, connections: str, seconds: str) -> None:
     print(json.dumps(told))
 
 
-class Walking:
+class PageReaders:
     """A contender: so many connections walk this server's log."""
 
     def __init__(self, server: ServerProcess, connections: int, kind: str | None = None) -> None:
@@ -184,7 +184,7 @@ class Walking:
         self._kind = kind or server.name.lower()
 
     def command(self, seconds: float) -> list[str]:
-        words = ("-m", "bench.server.walking", self._kind, str(self._server.port))
+        words = ("-m", "bench.server.readers", self._kind, str(self._server.port))
         return [sys.executable, *words, str(self._connections), str(seconds)]
 
     def __call__(self, seconds: float) -> Load:

@@ -19,8 +19,8 @@ from headwater.format.snapshot import (
     parse_snapshot_name,
     snapshot_name,
 )
-from headwater.recovery.scan import CoveredFrames
-from headwater.recovery.survey import ShardSurvey
+from headwater.recovery.topics.scan import CoveredFrames
+from headwater.recovery.topics.survey import ShardSurvey
 from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault
 

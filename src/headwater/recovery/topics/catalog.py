@@ -22,7 +22,7 @@ from headwater.format.topic_frames import (
 )
 from headwater.recovery.history.floors import Floors
 from headwater.recovery.history.topics import TopicFold, TopicSink, TopicTable
-from headwater.recovery.stored_topic import StoredTopic
+from headwater.recovery.topics.stored_topic import StoredTopic
 
 
 @dataclass(slots=True)

@@ -12,14 +12,14 @@ from headwater.wire.kafka.headers import request_frame, response_body_at
 PATIENCE_S = 20.0
 
 
-class Speaker:
-    """`with Speaker(port) as speaker: speaker.ask(ApiKey.METADATA, {})`."""
+class RawKafka:
+    """`with RawKafka(port) as speaker: speaker.ask(ApiKey.METADATA, {})`."""
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self._socket = socket.create_connection((host, port), PATIENCE_S)
         self._number = 0
 
-    def __enter__(self) -> Speaker:
+    def __enter__(self) -> RawKafka:
         return self
 
     def __exit__(self, *_: object) -> None:

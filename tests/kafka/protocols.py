@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 import headwater
 from tests.kafka.broker import Broker
 from tests.server.test_websocket import open_socket
-from tests.server.watching import watching
+from tests.server.watches import watching
 
 Record = dict[str, Any]
 """data, and perhaps tag and meta."""
@@ -134,7 +134,7 @@ def consumed(target: Target, count: int, start: int = 0) -> list[Any]:
     consumer = Consumer(
         {
             "bootstrap.servers": target.broker.bootstrap,
-            "group.id": "doors",
+            "group.id": "protocols",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
         }
@@ -162,7 +162,7 @@ def by_arrow(target: Target, count: int) -> list[Seen]:
 
 def by_spark(target: Target, count: int) -> list[Seen]:
     """The source as an executor runs it; no JVM is needed for that."""
-    from tests.spark.reading_by_hand import read
+    from tests.spark.direct_reader import read
 
     rows = read(None, url=target.url, topic=target.elsewhere)
     return [_row(each) for each in rows][:count]

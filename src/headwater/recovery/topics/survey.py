@@ -1,4 +1,4 @@
-"""Look: what is in a log directory. Reads everything, changes nothing.
+"""Survey: what is in a log directory. Reads everything, changes nothing.
 
 Finds the shards (flat `wal/`, `wal/shard-NN/`, or both after a change of their number), their
 files in order, and what CURRENT and REPAIRS say.
@@ -30,14 +30,14 @@ from headwater.format.names import (
     wal_file_name,
 )
 from headwater.format.repairs import REPAIRS_BYTES_MAX, Repairs, decode_repairs
-from headwater.recovery.scan import (
+from headwater.recovery.topics.scan import (
     NOTHING_COVERED,
     CoveredFrames,
     Surroundings,
     is_zero,
     scan_file,
 )
-from headwater.recovery.verdict import FileScan, FileVerdict, MarkChain
+from headwater.recovery.topics.verdict import FileScan, FileVerdict, MarkChain
 
 _OWN_NAMES: Final = frozenset({CURRENT_NAME, REPAIRS_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY})
 _CHUNK_BYTES: Final = MIB

@@ -18,16 +18,16 @@ from headwater.config.wal import WalSettings
 from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, replace_file, sync_file, sync_names, write_all
 from headwater.format.names import QUARANTINE_DIRECTORY
-from headwater.recovery.report import WalReport, report_on
-from headwater.recovery.scan import NOTHING_COVERED, CoveredFrames
-from headwater.recovery.survey import (
+from headwater.recovery.topics.report import WalReport, report_on
+from headwater.recovery.topics.scan import NOTHING_COVERED, CoveredFrames
+from headwater.recovery.topics.survey import (
     ShardSurvey,
     access_error,
     find_shard_directories,
     read_log_file,
     survey_shard,
 )
-from headwater.recovery.verdict import FileScan, FileVerdict
+from headwater.recovery.topics.verdict import FileScan, FileVerdict
 from headwater.wal.dialect import NO_ROOM
 from headwater.wal.position import LogPosition, OpenFile
 from headwater.wal.sharded import shard_directory

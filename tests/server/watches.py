@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from tests.server.running import RunningServer
-from tests.server.speaking import Browserless, Events
+from tests.server.raw_http import Events, RawHttp
+from tests.server.running_server import RunningServer
 
 
-def open_watch(http: Browserless, topics: Mapping[str, Any], **options: Any) -> str:
+def open_watch(http: RawHttp, topics: Mapping[str, Any], **options: Any) -> str:
     answer = http.ask("POST", "/v0/watch", {"topics": topics, **options})
     assert answer.status == 200, answer
     wid: str = answer.json["wid"]

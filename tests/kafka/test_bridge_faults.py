@@ -23,9 +23,9 @@ from headwater.client.bridge.statement import (
     encode_statement,
 )
 from headwater.core.errors import InvalidRequestError
-from tests.kafka.bridging import Background, Cluster, bridge, length, running_bridge
+from tests.kafka.bridges import Background, Cluster, bridge, length, running_bridge
 from tests.kafka.broker import Broker, running_broker
-from tests.server.running import eventually
+from tests.server.running_server import eventually
 
 pytestmark = pytest.mark.e2e
 BRIDGE = "headwater.client.bridge.bridge"

@@ -13,11 +13,11 @@ from typing import Final
 
 from headwater.core.errors import AccessError
 from headwater.disk import Disk
-from headwater.recovery.report import WalReport
-from headwater.recovery.scan import CoveredFrames
-from headwater.recovery.survey import ShardSurvey
-from headwater.recovery.verdict import FileVerdict
-from headwater.recovery.wal_recovery import inspect_wal
+from headwater.recovery.topics.repair import inspect_wal
+from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.scan import CoveredFrames
+from headwater.recovery.topics.survey import ShardSurvey
+from headwater.recovery.topics.verdict import FileVerdict
 from headwater.store.segment import SegmentChangedError
 
 ATTEMPTS_MAX: Final = 4

@@ -18,7 +18,7 @@ from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import UnknownFrameError, decode_frame, skim_frames
 from headwater.format.mark import MARK_BYTES, CommitMark, MarkKind, chain_of, decode_mark, find_mark
-from headwater.recovery.verdict import FileScan, FileVerdict, MarkChain
+from headwater.recovery.topics.verdict import FileScan, FileVerdict, MarkChain
 
 END_OF_FILE = -1
 

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from headwater.format.names import wal_file_name
-from headwater.recovery.decide import (
+from headwater.recovery.finding import Action, Finding
+from headwater.recovery.topics.survey import CurrentState, ShardSurvey
+from headwater.recovery.topics.table import (
     CURRENT_ROWS,
     ODDITY_ROWS,
     FilePosition,
     LogOddity,
     decide_file,
 )
-from headwater.recovery.finding import Action, Finding
-from headwater.recovery.survey import CurrentState, ShardSurvey
-from headwater.recovery.verdict import FileScan, FileVerdict
+from headwater.recovery.topics.verdict import FileScan, FileVerdict
 
 
 @dataclass(slots=True)

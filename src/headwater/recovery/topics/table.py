@@ -10,8 +10,8 @@ from enum import Enum
 from typing import Final
 
 from headwater.recovery.finding import Action
-from headwater.recovery.survey import CurrentState
-from headwater.recovery.verdict import FileVerdict
+from headwater.recovery.topics.survey import CurrentState
+from headwater.recovery.topics.verdict import FileVerdict
 
 
 class FilePosition(Enum):

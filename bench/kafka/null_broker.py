@@ -1,6 +1,6 @@
 """A broker that stores nothing: how fast could the client and the machine be, at the most?
 
-    python -m bench.kafka.storing_nothing DIRECTORY
+    python -m bench.kafka.null_broker DIRECTORY
 
 It speaks just enough Kafka for a producer: says which versions it knows, that every topic is here
 with as many partitions as were asked for, and acks every Produce when its last byte has come. Of a
@@ -184,7 +184,7 @@ async def serve(directory: Path) -> None:
         await server.serve_forever()
 
 
-class BrokerStoringNothing(ServerProcess):
+class NullBroker(ServerProcess):
     """This file as a process of its own."""
 
     name = "a broker that stores nothing"
@@ -195,7 +195,7 @@ class BrokerStoringNothing(ServerProcess):
 
     @property
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "bench.kafka.storing_nothing", str(self.directory)]
+        return [sys.executable, "-m", "bench.kafka.null_broker", str(self.directory)]
 
     def is_ready(self) -> bool:
         file = self.directory / "port"

@@ -1,4 +1,4 @@
-"""One log, every door: what is written through one is read through all, with the same seqs."""
+"""One log, every protocol: what is written through one is read through all, with the same seqs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import headwater
 from headwater.core.errors import InvalidRequestError, TopicNotFoundError
 from headwater.core.results import Tombstone
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.doors import WAYS_IN, WAYS_OUT, Seen, Target, consumed, over_http, over_kafka
+from tests.kafka.protocols import WAYS_IN, WAYS_OUT, Seen, Target, consumed, over_http, over_kafka
 from tests.server.test_websocket import open_socket
-from tests.server.watching import watching
+from tests.server.watches import watching
 
 
 def record_of(number: int) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import NewTopic
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
-from tests.kafka.bridging import Cluster, command
+from tests.kafka.bridges import Cluster, command
 from tests.kafka.broker import running_broker
 
 pytestmark = pytest.mark.e2e

@@ -1,4 +1,4 @@
-"""One name is one topic: who asks for another door's topic under its bare name is told."""
+"""One name is one topic: a bare name that another protocol uses is refused with the reason."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from headwater.core.errors import (
 )
 from headwater.format.kafka.partition_names import parse_partition_name
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.doors import Target, over_http, over_kafka
+from tests.kafka.protocols import Target, over_http, over_kafka
 from tests.server.test_websocket import open_socket
 
 MachineCall = Callable[[headwater.Client, str], Any]

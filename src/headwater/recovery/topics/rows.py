@@ -26,7 +26,7 @@ from headwater.format.frame import (
 )
 from headwater.format.segment import INDEX_DTYPE, SEGMENT_FRAME_BYTES_MIN, Entries, IndexFlag
 from headwater.format.table import FrameTable, read_table
-from headwater.recovery.replay import FrameGroup
+from headwater.recovery.topics.replay import FrameGroup
 
 ROWS_MAX: Final = 16_384
 """Frames that are decoded together."""

@@ -18,7 +18,7 @@ from headwater.config.wal import WalSettings
 from headwater.core.clock import SystemClock
 from headwater.server.app import App
 from headwater.server.server import Server
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
 
 SMALL_ENGINE = EngineSettings(wal=WalSettings(shards=2, file_bytes=8 * 1024 * 1024))
 PATIENCE_S = 30.0
@@ -90,9 +90,9 @@ class RunningServer:
         self._loop.call_soon_threadsafe(run)
         return done.result(PATIENCE_S)
 
-    def talk(self, **options: Any) -> Browserless:
+    def talk(self, **options: Any) -> RawHttp:
         """A connection of its own."""
-        return Browserless(self.host, self.port, **options)
+        return RawHttp(self.host, self.port, **options)
 
     def _run(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""Speaking HTTP over a plain socket, byte by byte where a test wants that."""
+"""HTTP over a plain socket, byte by byte where a test wants that."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Answer:
         return code
 
 
-class Browserless:
+class RawHttp:
     """One connection. Requests can be sent whole, in pieces, or as raw bytes."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Browserless:
         self.socket = plain if tls is None else tls.wrap_socket(plain, server_hostname="localhost")
         self._received = b""
 
-    def __enter__(self) -> Browserless:
+    def __enter__(self) -> RawHttp:
         return self
 
     def __exit__(
@@ -182,7 +182,7 @@ class Events:
 
     def __init__(
         self,
-        connection: Browserless,
+        connection: RawHttp,
         wid: str,
         last_event_id: str | None = None,
         *,

@@ -17,18 +17,18 @@ from headwater.format.current import Current, encode_current
 from headwater.format.names import CURRENT_NAME, QUARANTINE_DIRECTORY, REPAIRS_NAME
 from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.recovery.finding import Action
-from headwater.recovery.repair import RepairPlan, RepairStep, StepKind
-from headwater.recovery.report import report_on
-from headwater.recovery.scan import END_OF_FILE
-from headwater.recovery.survey import (
+from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
+from headwater.recovery.topics.repair import quarantine
+from headwater.recovery.topics.report import report_on
+from headwater.recovery.topics.scan import END_OF_FILE
+from headwater.recovery.topics.survey import (
     CurrentState,
     ShardSurvey,
     find_shard_directories,
     read_log_file,
     survey_shard,
 )
-from headwater.recovery.verdict import FileScan, FileVerdict
-from headwater.recovery.wal_recovery import quarantine
+from headwater.recovery.topics.verdict import FileScan, FileVerdict
 
 SKIPS_MAX: Final = 100_000
 

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk
 from headwater.format.frame import Frame, decode_frame
-from headwater.recovery.survey import ShardSurvey, read_log_file
+from headwater.recovery.topics.survey import ShardSurvey, read_log_file
 
 
 @dataclass(frozen=True, slots=True)

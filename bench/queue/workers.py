@@ -1,6 +1,6 @@
 """Workers that produce a batch, claim a batch and ack it, over and over, in a process of their own.
 
-    python -m bench.queue.cycling KIND PORT TOPIC WORKERS BATCH SECONDS
+    python -m bench.queue.workers KIND PORT TOPIC WORKERS BATCH SECONDS
 
 One loop drives all connections, so what it costs is the same for both kinds. After the time is up
 nobody produces any more and the rest is worked off; then every job must have been acked exactly
@@ -22,9 +22,9 @@ from typing import Final
 
 from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOADS
+from bench.server.clients import FIELD, Http, Redis, encode_command
 from bench.server.load import Load
 from bench.server.processes import ServerProcess
-from bench.server.speaking import FIELD, Http, Redis, encode_command
 from bench.turns import percentile
 from headwater.core.units import KIB
 
@@ -296,7 +296,7 @@ def main(kind: str, port: str, topic: str, workers: str, batch: str, seconds: st
     print(json.dumps(told))
 
 
-class Cycling:
+class QueueWorkers:
     """A contender: so many workers on this server. Every turn has a queue of its own."""
 
     def __init__(self, server: ServerProcess, workers: int, batch: int) -> None:
@@ -311,7 +311,7 @@ class Cycling:
 
     def command(self, seconds: float) -> list[str]:
         topic = f"jobs-{self._workers}-{self._batch}-{self._turns}"
-        words = ("-m", "bench.queue.cycling", self._server.name.lower(), str(self._server.port))
+        words = ("-m", "bench.queue.workers", self._server.name.lower(), str(self._server.port))
         return [
             *(sys.executable, *words, topic),
             *(str(self._workers), str(self._batch), str(seconds)),

@@ -1,6 +1,6 @@
 """How long a record takes from the writer to its watchers, in a process of their own.
 
-    python -m bench.server.delivering PORT SERVER_PID WATCHERS WRITES_PER_SECOND SECONDS
+    python -m bench.server.delivery PORT SERVER_PID WATCHERS WRITES_PER_SECOND SECONDS
 
 One loop writes at fixed times, whatever the answers do, and reads all event streams. Time runs from
 just before a record is sent until the chunk that completes its event was received; with many
@@ -24,8 +24,8 @@ from typing import Final
 
 from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOAD_BYTES, payload
+from bench.server.clients import Http
 from bench.server.processes import cpu_s_of
-from bench.server.speaking import Http
 from bench.turns import percentile
 
 TOPIC: Final = "delivered"
@@ -172,7 +172,7 @@ def main(port: str, pid: str, watchers: str, rate: str, seconds: str) -> None:
 
 def command(port: int, pid: int, watchers: int, rate: float, seconds: float) -> list[str]:
     words = (str(port), str(pid), str(watchers), str(rate), str(seconds))
-    return [sys.executable, "-m", "bench.server.delivering", *words]
+    return [sys.executable, "-m", "bench.server.delivery", *words]
 
 
 def measure(words: Sequence[str]) -> dict[str, float]:
@@ -186,7 +186,7 @@ def measure(words: Sequence[str]) -> dict[str, float]:
         timeout=120,
     )
     if done.returncode:
-        raise WrongResultError(f"delivering failed: {done.stderr[-800:]}")
+        raise WrongResultError(f"the delivery failed: {done.stderr[-800:]}")
     told: dict[str, float] = json.loads(done.stdout)
     return told
 

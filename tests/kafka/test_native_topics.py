@@ -20,8 +20,8 @@ from headwater.format.kafka.batch import BatchHeader, read_sound
 from headwater.format.kafka.records import Producer as ProducerOf
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.doors import Target, consumed, embedded, over_http, over_kafka
-from tests.kafka.speaking import Speaker
+from tests.kafka.protocols import Target, consumed, embedded, over_http, over_kafka
+from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import batch_of
 
 
@@ -95,7 +95,7 @@ def test_where_both_have_a_topic_of_one_name_the_kafka_topic_is_meant(
     kafka_topic: Target,
 ) -> None:
     with kafka_topic.client() as client:
-        # No door makes it any more; a data directory may have it from before.
+        # No protocol makes it any more; a data directory may have it from before.
         embedded(Target(kafka_topic.broker, kafka_topic.kafka, kafka_topic.kafka), {"data": "own"})
         over_kafka(kafka_topic, {"data": "kafka"})
         assert [json.loads(m.value()) for m in consumed(kafka_topic, 1)] == ["kafka"]
@@ -244,7 +244,10 @@ def test_a_log_topic_made_again_is_not_read_from_where_a_group_was_in_the_one_be
 
 @pytest.mark.parametrize("by_pressure", [True, False])
 def test_what_a_new_producer_sent_to_a_log_topic_behind_a_refused_batch_is_not_taken_before_it(
-    native_topic: Target, speaker: Speaker, by_pressure: bool, monkeypatch: pytest.MonkeyPatch
+    native_topic: Target,
+    speaker: RawKafka,
+    by_pressure: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def overloaded(*_: object, **__: object) -> None:
         raise OverloadedError("too much for now")
