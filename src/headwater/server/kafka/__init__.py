@@ -10,7 +10,8 @@ on the loop thread; reads of files go to a pool of reader threads (`KafkaEndpoin
 `call.Call` is one request with its response; what it does not answer by itself it refuses with the
 same error for everything it asked for (`refusals`). `call.WaitGroup` joins several pending results
 into one response. The handlers are in `produce`, `fetch`, `offsets`, `topics`, `configs`, `groups`,
-`group_offsets`, `cluster` and `sasl`. A plain produce of one batch takes a short way, `plain_produce`.
+`group_offsets`, `cluster` and `sasl`. A plain produce of one batch takes a short way:
+`plain_produce`.
 
 Users of Kafka's own (`users`, `sasl`, `scram`) sign in with SASL and have scopes like API keys.
 `failures` maps our errors to Kafka's codes. `listing` shows topics and groups over HTTP.
