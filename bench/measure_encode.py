@@ -18,9 +18,9 @@ from headwater.format.appends import encode_appends
 from headwater.format.checksum import checksum64
 from headwater.format.frame import FrameType, decode_frame, encode_frame
 from headwater.format.table import read_table
-from headwater.recovery.replay import replay
-from headwater.recovery.survey import read_log_file
-from headwater.recovery.wal_recovery import inspect_wal
+from headwater.recovery.topics.repair import inspect_wal
+from headwater.recovery.topics.replay import replay
+from headwater.recovery.topics.survey import read_log_file
 
 
 def _conditions(**more: object) -> dict[str, str]:

@@ -15,8 +15,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from bench.embedded import told
 from bench.kafka.brokers import HeadwaterBroker, new_topic
+from bench.kafka.null_broker import NullBroker
 from bench.kafka.sides import Side, sides
-from bench.kafka.storing_nothing import BrokerStoringNothing
 from bench.log_under_test import WrongResultError
 from bench.measure_server import note
 from bench.registry import KAFKA, Row, Run, benchmark
@@ -56,7 +56,7 @@ def compared(rows: Sequence[Row], targets: dict[str, str]) -> list[Row]:
     machine leave to anybody, which is told with each ratio.
     """
     *peers, mine = rows
-    limits = [peers.pop(0)] if peers and peers[0].name.startswith(BrokerStoringNothing.name) else []
+    limits = [peers.pop(0)] if peers and peers[0].name.startswith(NullBroker.name) else []
     found = []
     for peer in peers:
         row = mine.against(peer)

@@ -14,9 +14,9 @@ from bench.peers.nats_load import StreamPublishers
 from bench.peers.table import Inserts
 from bench.queue.postgres import PostgresServer, missing
 from bench.registry import PEERS, Row, Run, benchmark
+from bench.server.clients import Http
 from bench.server.load import HttpWriters, Load, StreamWriters, needs_wrk, write_body
 from bench.server.processes import HeadwaterServer
-from bench.server.speaking import Http
 
 CONNECTIONS = (1, 4, 16, 64)
 

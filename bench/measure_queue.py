@@ -7,8 +7,8 @@ from statistics import median
 
 from bench.embedded import told
 from bench.measure_server import SECONDS, both, note, note_command, row_of, turns_of
-from bench.queue.cycling import Cycling
 from bench.queue.postgres import AT_ONCE, LEASE, PostgresServer, SkipLocked, missing
+from bench.queue.workers import QueueWorkers
 from bench.registry import QUEUE, Row, Run, benchmark
 
 WORKERS = 8
@@ -21,10 +21,10 @@ TARGETS = {"Redis": "1.0", "PostgreSQL INSERT, SKIP LOCKED lease": "3"}
 def jobs(run: Run) -> list[Row]:
     with ExitStack() as ends:
         ours, redis = ends.enter_context(both(run, run.directory))
-        cycling = Cycling(ours, WORKERS, BATCH)
-        sides: dict[str, Cycling | SkipLocked] = {}
+        ours_workers = QueueWorkers(ours, WORKERS, BATCH)
+        sides: dict[str, QueueWorkers | SkipLocked] = {}
         if redis is not None:
-            sides["Redis XADD, XREADGROUP, XACK"] = Cycling(redis, WORKERS, BATCH)
+            sides["Redis XADD, XREADGROUP, XACK"] = QueueWorkers(redis, WORKERS, BATCH)
         why_not = missing()
         if why_not is None:
             postgres = PostgresServer(run.directory / "postgres")
@@ -36,7 +36,7 @@ def jobs(run: Run) -> list[Row]:
                 sides[f"PostgreSQL INSERT, SKIP LOCKED {name}"] = side
         else:
             note(run, why_not)
-        sides["Headwater POST, claim, ack"] = cycling
+        sides["Headwater POST, claim, ack"] = ours_workers
         for contender in sides.values():
             note_command(run, contender.command(SECONDS))
         turns = turns_of(run, sides)
@@ -48,10 +48,10 @@ def jobs(run: Run) -> list[Row]:
     return [*rows, *([_with_target(mine.against(row)) for row in rows] or [mine])]
 
 
-def _conditions(side: Cycling | SkipLocked) -> dict[str, object]:
+def _conditions(side: QueueWorkers | SkipLocked) -> dict[str, object]:
     told: dict[str, object] = {"workers": WORKERS, "batch": BATCH}
     told["workers' CPU"] = f"{median(side.generator_us):.2f} us each"
-    if isinstance(side, Cycling):
+    if isinstance(side, QueueWorkers):
         told["share"] = f"{side.shares[-1]} jobs a worker"
     return told
 
@@ -69,7 +69,7 @@ def latency(run: Run) -> list[Row]:
         for server in (redis, ours):
             if server is None:
                 continue
-            found = Cycling(server, 1, 1)(0.3 if run.quick else SECONDS)
+            found = QueueWorkers(server, 1, 1)(0.3 if run.quick else SECONDS)
             conditions = told(
                 "fsync", workers=1, batch=1, p99=f"{found.p99_us:,.0f} us", jobs=found.operations
             )

@@ -14,16 +14,7 @@ import headwater
 from bench.embedded import fill, told
 from bench.log_under_test import WrongResultError
 from bench.registry import SERVER, Row, Run, benchmark
-from bench.server import delivering
-from bench.server.load import HttpWriters, Load, StreamWriters, needs_wrk, write_body
-from bench.server.processes import (
-    HeadwaterServer,
-    RedisServer,
-    ServerProcess,
-    has_redis,
-    versions,
-)
-from bench.server.speaking import (
+from bench.server.clients import (
     TOPIC,
     Redis,
     digest,
@@ -32,7 +23,17 @@ from bench.server.speaking import (
     headwater_payloads,
     redis_payloads,
 )
-from bench.server.walking import Walking
+from bench.server.delivery import command as delivery_command
+from bench.server.delivery import measure as measure_delivery
+from bench.server.load import HttpWriters, Load, StreamWriters, needs_wrk, write_body
+from bench.server.processes import (
+    HeadwaterServer,
+    RedisServer,
+    ServerProcess,
+    has_redis,
+    versions,
+)
+from bench.server.readers import PageReaders
 
 ROUNDS = 3
 SECONDS = 2.0
@@ -148,11 +149,11 @@ def filled(run: Run, records: int) -> Iterator[tuple[HeadwaterServer, RedisServe
 def catch_up_reads(run: Run) -> list[Row]:
     records = run.size(1_000_000, 20_000)
     with filled(run, records) as (ours, redis):
-        sides: dict[str, Walking] = {}
+        sides: dict[str, PageReaders] = {}
         if redis is not None:
-            sides["Redis XRANGE COUNT 1000"] = Walking(redis, WALKERS)
-        sides["Headwater diff, limit 1000"] = Walking(ours, WALKERS)
-        sides["Headwater Arrow, limit 10000"] = Walking(ours, WALKERS, "arrow")
+            sides["Redis XRANGE COUNT 1000"] = PageReaders(redis, WALKERS)
+        sides["Headwater diff, limit 1000"] = PageReaders(ours, WALKERS)
+        sides["Headwater Arrow, limit 10000"] = PageReaders(ours, WALKERS, "arrow")
         for side in sides.values():
             note_command(run, side.command(SECONDS))
         turns = turns_of(run, sides)
@@ -247,9 +248,9 @@ def delivery(run: Run) -> list[Row]:
         note_command(run, ours.command)
         for watchers, rate in WATCHERS.items():
             seconds = 0.5 if run.quick else 5.0
-            command = delivering.command(ours.port, ours.pid, watchers, rate, seconds)
+            command = delivery_command(ours.port, ours.pid, watchers, rate, seconds)
             note_command(run, command)
-            found = delivering.measure(command)
+            found = measure_delivery(command)
             conditions = told(
                 "fsync",
                 watchers=watchers,

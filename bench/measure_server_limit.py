@@ -7,8 +7,8 @@ from contextlib import ExitStack
 from bench.measure_server import both, note_command, row_of, turns_of
 from bench.registry import SERVER, Row, Run, benchmark
 from bench.server.bare_loop import BareLoop
+from bench.server.clients import TOPIC
 from bench.server.load import HttpWriters, StreamWriters, needs_wrk, write_body
-from bench.server.speaking import TOPIC
 
 CONNECTIONS = 50
 

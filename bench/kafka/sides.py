@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from bench.kafka.brokers import ApacheKafka, HeadwaterBroker, missing
-from bench.kafka.storing_nothing import BrokerStoringNothing
+from bench.kafka.null_broker import NullBroker
 from bench.log_under_test import WrongResultError
 from bench.measure_server import note, note_command
 from bench.registry import Run
@@ -35,11 +35,11 @@ class Side:
 
     @property
     def stores(self) -> bool:
-        return not isinstance(self.server, BrokerStoringNothing)
+        return not isinstance(self.server, NullBroker)
 
     @property
     def address(self) -> str:
-        if isinstance(self.server, HeadwaterBroker | ApacheKafka | BrokerStoringNothing):
+        if isinstance(self.server, HeadwaterBroker | ApacheKafka | NullBroker):
             return self.server.bootstrap
         return str(self.server.port)
 
@@ -74,7 +74,7 @@ def sides(run: Run, *, limit: bool = False) -> Iterator[list[Side]]:
     with ExitStack() as ends:
         found: list[Side] = []
         if limit:
-            nothing = BrokerStoringNothing(run.directory / "nothing")
+            nothing = NullBroker(run.directory / "nothing")
             ends.enter_context(nothing)
             found.append(Side(nothing.name, nothing, "none"))
         why_not = missing()

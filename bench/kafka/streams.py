@@ -6,7 +6,7 @@ import time
 from typing import Any, Final
 
 from bench.kafka.load import NUMBER_BYTES, filler
-from bench.server.speaking import Redis, encode_command
+from bench.server.clients import Redis, encode_command
 
 PIPELINE: Final = 100
 PAGE: Final = 1_000

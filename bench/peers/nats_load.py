@@ -22,8 +22,8 @@ import uvloop
 from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOADS
 from bench.peers.nats import CONNECT, NatsServer, make_stream, nats_payloads
+from bench.server.clients import check_known
 from bench.server.load import Load
-from bench.server.speaking import check_known
 
 PING: Final = b"PING\r\n"
 PATIENCE_S: Final = 20

@@ -8,8 +8,8 @@ from typing import Final
 from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOADS
 from bench.queue.postgres import PostgresServer
+from bench.server.clients import check_known
 from bench.server.load import Load
-from bench.server.speaking import check_known
 
 _LATENCY_COLUMN: Final = 2
 """Of the log of pgbench: client, transaction, microseconds, ..."""

@@ -18,8 +18,8 @@ from typing import Final, cast
 
 import uvloop
 
+from bench.server.clients import Http
 from bench.server.processes import ServerProcess
-from bench.server.speaking import Http
 from headwater.config.wal import WalSettings
 from headwater.core.units import MIB
 

@@ -12,13 +12,13 @@ from pathlib import Path
 from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOADS
 from bench.registry import MissingToolError
-from bench.server.processes import INSTALL, RedisServer, ServerProcess
-from bench.server.speaking import (
+from bench.server.clients import (
     FIELD,
     check_known,
     headwater_payloads,
     redis_payloads,
 )
+from bench.server.processes import INSTALL, RedisServer, ServerProcess
 
 SCRIPT = Path(__file__).with_name("post.lua")
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.log_under_test import WrongResultError
-from bench.server.speaking import Http, Redis
+from bench.server.clients import Http, Redis
 from headwater.core.units import KIB
 
 INSTALL = "apt-get install redis-server wrk"

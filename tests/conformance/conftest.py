@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.places import DISKS, Place
+from tests.conformance.disks import DISKS, Place
 
 
 @pytest.fixture(params=sorted(DISKS))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.disk import OpenMode, write_all
-from tests.conformance.places import Place, contents_of, create, put, refusal
+from tests.conformance.disks import Place, contents_of, create, put, refusal
 
 # Opening.
 

@@ -6,7 +6,7 @@ import pytest
 
 from headwater.core.errors import DirectoryInUseError
 from headwater.disk import OpenMode, replace_file
-from tests.conformance.places import Place, contents_of, create, put, refusal
+from tests.conformance.disks import Place, contents_of, create, put, refusal
 
 # Names.
 

@@ -22,7 +22,7 @@ from headwater.format.mark import CommitMark, decode_mark, mark_prefix
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME, parse_wal_file_name
 from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.recovery.finding import Action
-from headwater.recovery.replay import FrameGroup, replay
+from headwater.recovery.topics.replay import FrameGroup, replay
 from headwater.testing import FakeDisk, Item
 from headwater.testing.trace import Image
 from tests.crash.session import DISK, WAL, Session, log_files, new_disk

@@ -14,7 +14,7 @@ from headwater.engine.topics.loader import load_once
 from headwater.engine.topics.record_encoding import encode_records
 from headwater.model.match import parse_match
 from headwater.testing import KILL, POWER_LOSS, TORN, Fault, FaultDisk, Verb
-from tests.rig.judging import read_events
+from tests.rig.comparison import read_events
 from tests.rig.life import SMALL, Life, check_again, new_disk, with_shards
 from tests.rig.scripts import SCRIPTS, records
 

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.testing import PREFIXES, CrashKind, CrashPlan, FakeDisk
 from tests.crash.matrix import FULL, tried
-from tests.rig.judging import agree
+from tests.rig.comparison import agree
 from tests.rig.life import Life
 from tests.rig.scripts import SCRIPTS
 from tests.rig.world import World

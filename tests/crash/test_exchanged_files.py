@@ -11,7 +11,7 @@ from headwater.core.errors import DamageError, ForeignFileError, NewerFormatErro
 from headwater.format.checksum import checksum64
 from headwater.format.frame import FRAME, FRAME_BYTES_MIN
 from headwater.format.names import CURRENT_NAME, PREPARED_NAME, REPAIRS_NAME, wal_file_name
-from headwater.recovery.topic_repair import apply_repairs, plan_repairs
+from headwater.recovery.topics.plan import apply_repairs, plan_repairs
 from headwater.testing import FakeDisk
 from tests.crash.damage import SPECIMENS, Outcome, Specimen, judge, specimen_of
 from tests.crash.matrix import tried

@@ -19,7 +19,7 @@ import pytest
 from headwater.core.errors import StorageError
 from headwater.format.machines.current import encode_fed
 from headwater.format.machines.names import FED_NAME
-from headwater.recovery.machines.repair import plan_machine_repairs
+from headwater.recovery.machines.plan import plan_machine_repairs
 from headwater.testing import KILL, PREFIXES, FakeDisk
 from headwater.testing.trace import Image
 from tests.crash.matrix import slice_of, tried

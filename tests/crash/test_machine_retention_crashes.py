@@ -26,7 +26,7 @@ from headwater.testing import (
     FakeDisk,
 )
 from tests.crash.matrix import slice_of, tried
-from tests.rig.feeding import NEXT, TOPIC, Both, new_disk
+from tests.rig.transition_feeder import NEXT, TOPIC, Both, new_disk
 
 pytestmark = pytest.mark.crash
 

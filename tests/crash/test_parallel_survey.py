@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from headwater.disk import Disk
-from headwater.recovery.parallel_survey import (
+from headwater.recovery.topics.parallel_survey import (
     FileSurvey,
     FileSurveyTask,
     join_surveys,
     survey_file,
     survey_in_parallel,
 )
-from headwater.recovery.report import WalReport
-from headwater.recovery.survey import begin_survey, read_log_file
-from headwater.recovery.wal_recovery import inspect_wal
+from headwater.recovery.topics.repair import inspect_wal
+from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.survey import begin_survey, read_log_file
 from headwater.testing import FakeDisk
 from tests.crash.damage import SPECIMENS
 from tests.crash.matrix import slice_of, tried

@@ -8,8 +8,8 @@ import pytest
 
 from headwater.core.errors import StorageError
 from headwater.format.names import QUARANTINE_DIRECTORY
-from headwater.recovery.topic_repair import apply_repairs, plan_repairs
-from headwater.recovery.wal_recovery import inspect_wal
+from headwater.recovery.topics.plan import apply_repairs, plan_repairs
+from headwater.recovery.topics.repair import inspect_wal
 from headwater.testing import (
     DROPS,
     PREFIXES,

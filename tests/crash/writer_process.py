@@ -21,7 +21,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.disk import PosixDisk
 from headwater.format.frame import FrameType, encode_frame
-from headwater.recovery.open_wal import OpenWal, open_wal
+from headwater.recovery.topics.open_wal import OpenWal, open_wal
 from headwater.wal.ticket import Ticket
 
 TOPICS = range(1, 7)
@@ -33,7 +33,7 @@ def payload(topic: int, seq: int) -> bytes:
     return f'{{"topic":{topic},"seq":{seq}}}'.encode() * (1 + seq % 5)
 
 
-class Speaker:
+class RawKafka:
     """Whole lines, one at a time, straight to the pipe."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Speaker:
 
 
 def write_topic(
-    log: OpenWal, topic: int, seq: int, speaker: Speaker, stop: threading.Event
+    log: OpenWal, topic: int, seq: int, speaker: RawKafka, stop: threading.Event
 ) -> None:
     durability = Durability.DISK if topic == TOPICS[-1] else Durability.FSYNC
     clock = SystemClock()
@@ -74,7 +74,7 @@ def write_topic(
 
 
 def main(directory: str, shards: str) -> int:
-    speaker = Speaker()
+    speaker = RawKafka()
     settings = WalSettings(
         shards=int(shards),
         file_bytes=SETTINGS.file_bytes,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headwater.server.kafka.endpoint import KafkaEndpoint
-from tests.server.running import RunningServer, settings
+from tests.server.running_server import RunningServer, settings
 
 
 class Broker(RunningServer):

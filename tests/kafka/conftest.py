@@ -10,10 +10,10 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 import headwater
-from tests.kafka.bridging import Cluster
+from tests.kafka.bridges import Cluster
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.doors import Target
-from tests.kafka.speaking import Speaker
+from tests.kafka.protocols import Target
+from tests.kafka.raw_kafka import RawKafka
 
 
 @pytest.fixture(scope="session")
@@ -23,8 +23,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def speaker(broker: Broker) -> Iterator[Speaker]:
-    with Speaker(broker.kafka_port) as found:
+def speaker(broker: Broker) -> Iterator[RawKafka]:
+    with RawKafka(broker.kafka_port) as found:
         yield found
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headwater.wire.kafka.apis import ApiKey
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 
 
-def test_a_new_topic_is_answered_with_its_settings(speaker: Speaker, name: str) -> None:
+def test_a_new_topic_is_answered_with_its_settings(speaker: RawKafka, name: str) -> None:
     """Kafka's own Java client fails without them."""
     row = {
         "name": name,

@@ -16,7 +16,7 @@ from headwater.format.kafka.records import NO_PRODUCER, NewRecord, Producer, enc
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -196,7 +196,9 @@ LAST: Final = (
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Speaker, Speaker]]:
+def both(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[tuple[RawKafka, RawKafka]]:
     why_not = missing()
     if why_not is not None:
         pytest.skip(why_not)
@@ -205,14 +207,14 @@ def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Speaker, Sp
     with (
         kafka,
         running_broker(directory / "headwater") as ours,
-        Speaker(kafka.port) as theirs,
-        Speaker(ours.kafka_port) as speaker,
+        RawKafka(kafka.port) as theirs,
+        RawKafka(ours.kafka_port) as speaker,
     ):
         wait_for_the_coordinator(theirs)
         yield theirs, speaker
 
 
-def wait_for_the_coordinator(speaker: Speaker) -> None:
+def wait_for_the_coordinator(speaker: RawKafka) -> None:
     """Kafka makes a topic for offsets when somebody first asks, and loads it."""
     until = time.monotonic() + READY_S
     while time.monotonic() < until:
@@ -243,7 +245,7 @@ def told(values: Any, at: tuple[Any, ...] = ()) -> set[tuple[Any, ...]]:
 @pytest.mark.parametrize("cases", [TOPICS, RECORDS, GROUPS, LAST], ids=["topics", "records",
                          "groups", "the end"])  # fmt: skip
 def test_both_answer_the_same_requests_alike(
-    both: tuple[Speaker, Speaker], cases: tuple[Case, ...]
+    both: tuple[RawKafka, RawKafka], cases: tuple[Case, ...]
 ) -> None:
     different = []
     for case in cases:

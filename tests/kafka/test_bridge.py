@@ -19,9 +19,9 @@ from headwater.client.bridge.addresses import Cluster as Address
 from headwater.client.bridge.bridge import Bridge, BridgeProgress, BridgeSettings
 from headwater.client.bridge.clusters import AwayError
 from headwater.client.bridge.statement import BridgeStoppedError
-from tests.kafka.bridging import Cluster, bridge, command, length, running_bridge
+from tests.kafka.bridges import Cluster, bridge, command, length, running_bridge
 from tests.kafka.broker import Broker, running_broker
-from tests.server.running import eventually
+from tests.server.running_server import eventually
 
 pytestmark = pytest.mark.e2e
 

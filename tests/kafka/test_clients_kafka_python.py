@@ -12,7 +12,7 @@ import pytest
 
 from tests.kafka.broker import Broker
 from tests.kafka.kafka_python import kafka
-from tests.server.running import eventually
+from tests.server.running_server import eventually
 
 CODECS = (None, "gzip", "zstd")  # for the others it wants packages of its own
 PATIENCE_S = 30

@@ -22,14 +22,14 @@ from headwater.core.errors import DataLossError
 from headwater.core.results import Tombstone
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.rig.damage import damage_records, flip_bit, frame_place
 from tests.rig.kafka import batch_of
-from tests.server.running import SMALL_ENGINE, eventually, settings
+from tests.server.running_server import SMALL_ENGINE, eventually, settings
 from tests.server.test_job_pusher import working
 from tests.server.test_websocket import open_socket
-from tests.server.watching import watching
-from tests.spark.reading_by_hand import read
+from tests.server.watches import watching
+from tests.spark.direct_reader import read
 
 ENGINE = replace(SMALL_ENGINE, segments=SegmentSettings(segment_max_events=10), cache_bytes=0)
 RECORDS = 25
@@ -155,13 +155,13 @@ def test_a_reader_is_given_a_tombstone_with_the_exact_range(hurt: Broker, way: s
     assert WAYS[way](hurt) == (WHOLE, [GAP])
 
 
-def fetch(speaker: Speaker, topic: str, offset: int) -> dict[str, Any]:
+def fetch(speaker: RawKafka, topic: str, offset: int) -> dict[str, Any]:
     row: dict[str, Any] = speaker.fetch(topic, offset)
     return row
 
 
 def test_a_kafka_consumer_gets_what_is_before_and_then_a_corrupt_message(hurt: Broker) -> None:
-    with Speaker(hurt.kafka_port) as speaker:
+    with RawKafka(hurt.kafka_port) as speaker:
         first = bytes(fetch(speaker, "events", 0)["records"])
         assert int.from_bytes(first[23:27], "big") + 1 == BAD - 1  # up to the offset before it
         refused = fetch(speaker, "events", BAD - 1)
@@ -256,7 +256,7 @@ def test_names_of_files_are_for_those_who_may_administer(tmp_path: Path) -> None
 
 def test_a_setting_lets_kafka_consumers_pass_what_is_damaged(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with serving(data) as broker, Speaker(broker.kafka_port) as speaker:
+    with serving(data) as broker, RawKafka(broker.kafka_port) as speaker:
         numbers = fill(broker)
         speaker.make_topic("orders")
         for n in range(3):
@@ -267,7 +267,7 @@ def test_a_setting_lets_kafka_consumers_pass_what_is_damaged(tmp_path: Path) -> 
     for passes in (False, True):
         with (
             serving(data, kafka_skip_damaged=passes) as broker,
-            Speaker(broker.kafka_port) as speaker,
+            RawKafka(broker.kafka_port) as speaker,
         ):
             for topic, bad in (("events", BAD - 1), ("orders", 1)):
                 row = fetch(speaker, topic, bad)

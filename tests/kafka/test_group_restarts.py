@@ -13,12 +13,12 @@ from confluent_kafka import Consumer, Producer
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import free_port, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_clients_confluent import GROUP, PATIENCE_S, QUICK, read
 from tests.kafka.test_killed import wait_for_kafka
 from tests.kafka.test_server_groups import commit, committed, enter, heartbeat, joined, sync
 from tests.rig.server_process import ServerProcess
-from tests.server.running import eventually
+from tests.server.running_server import eventually
 
 KILLS = pytest.mark.parametrize("kill", [False, True], ids=["stopped", "killed"])
 
@@ -36,7 +36,7 @@ class Restarting:
         wait_for_kafka(self._port)
 
     def make(self, topic: str, partitions: int) -> None:
-        with Speaker(self._port) as speaker:
+        with RawKafka(self._port) as speaker:
             speaker.make_topic(topic, partitions)
 
     def fill(self, topic: str, partitions: int, each: int) -> None:
@@ -53,7 +53,7 @@ class Restarting:
 
     def generation(self) -> int:
         """By who may say that it is there."""
-        with Speaker(self._port) as speaker:
+        with RawKafka(self._port) as speaker:
             members = [member["member_id"] for member in self.group()["members"]]
             (found,) = (
                 number
@@ -63,7 +63,7 @@ class Restarting:
             return found
 
     def group(self) -> dict[str, Any]:
-        with Speaker(self._port) as speaker:
+        with RawKafka(self._port) as speaker:
             told = speaker.ask(ApiKey.DESCRIBE_GROUPS, {"groups": ["readers"]})
             found: dict[str, Any] = told["groups"][0]
             return found
@@ -142,12 +142,12 @@ def _have_one_each(consumers: list[Consumer]) -> bool:
 
 
 def test_heartbeats_and_commits_go_on_over_a_restart_on_the_wire(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "data") as broker, Speaker(broker.kafka_port) as speaker:
+    with running_broker(tmp_path / "data") as broker, RawKafka(broker.kafka_port) as speaker:
         speaker.make_topic("orders")
         member = enter(speaker, "workers")
         assert joined(speaker)["generation_id"] == 1
         assert sync(speaker, "workers", member, 1, **{member: b"all"})["error_code"] == 0
-    with running_broker(tmp_path / "data") as broker, Speaker(broker.kafka_port) as speaker:
+    with running_broker(tmp_path / "data") as broker, RawKafka(broker.kafka_port) as speaker:
         assert heartbeat(speaker, "workers", member, 1) == 0
         assert commit(speaker, "workers", "orders", 3, member, 1) == 0
         assert committed(speaker, "workers", "orders")[0] == 3
@@ -155,5 +155,5 @@ def test_heartbeats_and_commits_go_on_over_a_restart_on_the_wire(tmp_path: Path)
         assert sync(speaker, "workers", member, 1)["assignment"] == b"all"
         values = {"group_id": "workers", "members": [{"member_id": member}]}
         assert speaker.ask(ApiKey.LEAVE_GROUP, values)["error_code"] == 0
-    with running_broker(tmp_path / "data") as broker, Speaker(broker.kafka_port) as speaker:
+    with running_broker(tmp_path / "data") as broker, RawKafka(broker.kafka_port) as speaker:
         assert heartbeat(speaker, "workers", member, 1) == ErrorCode.UNKNOWN_MEMBER_ID

@@ -15,8 +15,8 @@ from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker
-from tests.kafka.speaking import Speaker
-from tests.server.running import eventually
+from tests.kafka.raw_kafka import RawKafka
+from tests.server.running_server import eventually
 
 SOUND = encode_batch([NewRecord(1_700_000_000_000 + index, b"k", b"v") for index in range(3)])
 
@@ -61,7 +61,7 @@ BROKEN = {
 @pytest.mark.parametrize(("batch", "code"), BROKEN.values(), ids=BROKEN.keys())
 @pytest.mark.parametrize("acks", [-1, 1])
 def test_a_broken_batch_gets_a_typed_error_and_is_not_stored(
-    speaker: Speaker, name: str, batch: bytes, code: ErrorCode, acks: int
+    speaker: RawKafka, name: str, batch: bytes, code: ErrorCode, acks: int
 ) -> None:
     topic = speaker.make_topic(name)
     told = speaker.produce(topic, batch, acks=acks)
@@ -80,10 +80,10 @@ def unanswered(topic: str, *batches: bytes) -> bytes:
 
 @pytest.mark.parametrize("batch", [batch for batch, _ in BROKEN.values()], ids=BROKEN.keys())
 def test_who_sends_a_broken_batch_and_wants_no_answer_is_hung_up_on_and_counted(
-    broker: Broker, speaker: Speaker, name: str, batch: bytes
+    broker: Broker, speaker: RawKafka, name: str, batch: bytes
 ) -> None:
     topic, dropped = speaker.make_topic(name), broker.endpoint.counters.produces_dropped
-    with Speaker(broker.kafka_port) as other:
+    with RawKafka(broker.kafka_port) as other:
         other.send(unanswered(topic, batch))
         assert other.is_hung_up()
     assert broker.endpoint.counters.produces_dropped == dropped + 1
@@ -91,12 +91,12 @@ def test_who_sends_a_broken_batch_and_wants_no_answer_is_hung_up_on_and_counted(
 
 
 def test_of_a_produce_without_acks_the_sound_part_is_stored_and_the_rest_is_told_by_hanging_up(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     topic = speaker.make_topic(name, 2)
     broken, _ = BROKEN["wrong crc"]
     taken = broker.endpoint.counters.batches_in
-    with Speaker(broker.kafka_port) as other:
+    with RawKafka(broker.kafka_port) as other:
         other.send(unanswered(topic, SOUND, broken) + unanswered(topic, SOUND))
         assert other.is_hung_up()
     eventually(lambda: speaker.end_of(topic) == 3)
@@ -104,7 +104,7 @@ def test_of_a_produce_without_acks_the_sound_part_is_stored_and_the_rest_is_told
     assert broker.endpoint.counters.batches_in == taken + 1
 
 
-def test_sequences_with_gaps_and_old_epochs_are_refused(speaker: Speaker, name: str) -> None:
+def test_sequences_with_gaps_and_old_epochs_are_refused(speaker: RawKafka, name: str) -> None:
     topic = speaker.make_topic(name)
     producer_id = speaker.ask(ApiKey.INIT_PRODUCER_ID, {"transaction_timeout_ms": 1})["producer_id"]
 
@@ -147,7 +147,7 @@ INSIDE = {
 
 @pytest.mark.parametrize("batch", INSIDE.values(), ids=INSIDE.keys())
 def test_records_that_lie_cost_the_other_doors_an_error_and_no_memory(
-    broker: Broker, speaker: Speaker, name: str, batch: bytes
+    broker: Broker, speaker: RawKafka, name: str, batch: bytes
 ) -> None:
     """The log keeps batches as they came and never looks inside; who does gets a typed error."""
     topic = speaker.make_topic(name)

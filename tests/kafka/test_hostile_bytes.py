@@ -15,7 +15,7 @@ from headwater.wire.kafka.codec import decode_response
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 
 BATCH = encode_batch([NewRecord(1_700_000_000_000, b"k", b"value")])
 FOREIGN = {
@@ -47,15 +47,15 @@ def produce_frame(topic: str, version: int = 9) -> bytes:
 
 @pytest.mark.parametrize("opening", FOREIGN.values(), ids=FOREIGN.keys())
 def test_other_protocols_and_absurd_sizes_end_the_connection(
-    broker: Broker, speaker: Speaker, opening: bytes
+    broker: Broker, speaker: RawKafka, opening: bytes
 ) -> None:
-    with Speaker(broker.kafka_port) as hostile:
+    with RawKafka(broker.kafka_port) as hostile:
         hostile.send(opening)
         assert hostile.is_hung_up()
     assert speaker.ask(ApiKey.API_VERSIONS)["error_code"] == 0
 
 
-def test_a_tls_hello_on_a_plain_port_is_hung_up_on(broker: Broker, speaker: Speaker) -> None:
+def test_a_tls_hello_on_a_plain_port_is_hung_up_on(broker: Broker, speaker: RawKafka) -> None:
     context = ssl.create_default_context()
     plain = socket.create_connection(("127.0.0.1", broker.kafka_port), 10)
     with plain, pytest.raises((ssl.SSLError, ConnectionResetError, OSError)):
@@ -64,7 +64,7 @@ def test_a_tls_hello_on_a_plain_port_is_hung_up_on(broker: Broker, speaker: Spea
 
 
 def test_random_bytes_are_never_stored_and_never_end_the_server(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     topic = speaker.make_topic(name)
     chance = random.Random(20_000)
@@ -72,7 +72,7 @@ def test_random_bytes_are_never_stored_and_never_end_the_server(
         noise = chance.randbytes(chance.choice((1, 3, 4, 9, 50, 2_000)))
         if round_number % 2:  # a size that fits, so that it is what is inside that is wrong
             noise = frame(chance.randbytes(2).join((b"", bytes(2) + noise + bytes(8))))
-        with Speaker(broker.kafka_port) as hostile:
+        with RawKafka(broker.kafka_port) as hostile:
             hostile.send(noise)
             hostile.finish()
             hostile.is_hung_up()
@@ -81,43 +81,45 @@ def test_random_bytes_are_never_stored_and_never_end_the_server(
 
 
 def test_a_request_cut_at_any_byte_stores_nothing(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     topic = speaker.make_topic(name)
     whole = produce_frame(topic)
     for stop in range(0, len(whole), 3):
-        with Speaker(broker.kafka_port) as hostile:
+        with RawKafka(broker.kafka_port) as hostile:
             hostile.send(whole[:stop])
             hostile.finish()
             assert hostile.is_hung_up()
     assert speaker.end_of(topic) == 0
-    with Speaker(broker.kafka_port) as sound:
+    with RawKafka(broker.kafka_port) as sound:
         sound.send(whole)
         assert sound.answer(ApiKey.PRODUCE, 9, 1)["responses"][0]["name"] == topic
     assert speaker.end_of(topic) == 1
 
 
 def test_a_request_whose_inside_is_cut_at_any_byte_stores_nothing(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     """The size is right, and what it holds stops in the middle."""
     topic = speaker.make_topic(name)
     body = produce_frame(topic)[4:]
     for stop in range(8, len(body) - 2, 3):  # without the last bytes only tags are missing
-        with Speaker(broker.kafka_port) as hostile:
+        with RawKafka(broker.kafka_port) as hostile:
             hostile.send(frame(body[:stop]))
             assert hostile.is_hung_up()
     assert speaker.end_of(topic) == 0
 
 
-def test_unknown_requests_and_versions_end_the_connection(broker: Broker, speaker: Speaker) -> None:
+def test_unknown_requests_and_versions_end_the_connection(
+    broker: Broker, speaker: RawKafka
+) -> None:
     asked = [(key, 0) for key in (-1, 4, 5, 24, 99, 32_767)]
     asked += [(api, SUPPORTED[api].newest + 1) for api in ApiKey if api is not ApiKey.API_VERSIONS]
     asked += [(api, -1) for api in (ApiKey.METADATA, ApiKey.FETCH)]
     before = broker.endpoint.counters.hang_ups
     for key, version in asked:
         start = int(key).to_bytes(2, "big", signed=True) + version.to_bytes(2, "big", signed=True)
-        with Speaker(broker.kafka_port) as hostile:
+        with RawKafka(broker.kafka_port) as hostile:
             hostile.send(frame(start + b"\x00\x00\x00\x01\xff\xff\x00" + bytes(40)))
             assert hostile.is_hung_up(), (key, version)
     assert broker.endpoint.counters.hang_ups == before + len(
@@ -130,7 +132,7 @@ def test_unknown_requests_and_versions_end_the_connection(broker: Broker, speake
 def test_api_versions_from_the_future_are_answered_in_the_oldest(
     broker: Broker, version: int
 ) -> None:
-    with Speaker(broker.kafka_port) as newer:
+    with RawKafka(broker.kafka_port) as newer:
         newer.send(request_frame(ApiKey.API_VERSIONS, version, 5, "newer", {}))
         told = newer.frame()
         assert told[:4] == b"\x00\x00\x00\x05"
@@ -142,7 +144,7 @@ def test_api_versions_from_the_future_are_answered_in_the_oldest(
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_every_version_tells_the_same_apis(speaker: Speaker, version: int) -> None:
+def test_every_version_tells_the_same_apis(speaker: RawKafka, version: int) -> None:
     told = speaker.ask(ApiKey.API_VERSIONS, version=version)
     found = {row["api_key"]: (row["min_version"], row["max_version"]) for row in told["api_keys"]}
     assert found == {int(api): tuple(versions) for api, versions in ADVERTISED.items()}
@@ -150,7 +152,7 @@ def test_every_version_tells_the_same_apis(speaker: Speaker, version: int) -> No
 
 @pytest.mark.parametrize("version", range(3))
 def test_old_produce_versions_are_refused_by_number(
-    speaker: Speaker, name: str, version: int
+    speaker: RawKafka, name: str, version: int
 ) -> None:
     topic = speaker.make_topic(name)
     speaker.send(produce_frame(topic, version))
@@ -160,7 +162,7 @@ def test_old_produce_versions_are_refused_by_number(
     assert speaker.end_of(topic) == 0
 
 
-def test_unknown_tagged_fields_are_passed_over(speaker: Speaker, name: str) -> None:
+def test_unknown_tagged_fields_are_passed_over(speaker: RawKafka, name: str) -> None:
     topic = speaker.make_topic(name)
     body = produce_frame(topic)[4:]
     speaker.send(frame(body[:-1] + b"\x02\x63\x03abc\x64\x00"))
@@ -168,10 +170,10 @@ def test_unknown_tagged_fields_are_passed_over(speaker: Speaker, name: str) -> N
     assert told["responses"][0]["partition_responses"][0]["error_code"] == 0
 
 
-def test_promises_of_long_requests_take_no_memory(broker: Broker, speaker: Speaker) -> None:
+def test_promises_of_long_requests_take_no_memory(broker: Broker, speaker: RawKafka) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = (99 * 1024 * 1024).to_bytes(4, "big") + b"\x00\x00\x00\x09" + bytes(2_000)
-    promising = [Speaker(broker.kafka_port) for _ in range(50)]
+    promising = [RawKafka(broker.kafka_port) for _ in range(50)]
     try:
         for each in promising:
             each.send(start)
@@ -185,12 +187,12 @@ def test_promises_of_long_requests_take_no_memory(broker: Broker, speaker: Speak
 
 
 def test_arrays_that_claim_millions_of_rows_take_no_memory(
-    broker: Broker, speaker: Speaker
+    broker: Broker, speaker: RawKafka
 ) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     start = b"\x00\x03\x00\x08\x00\x00\x00\x01\xff\xff"
     for count in (2**31 - 1, 5_000_000):
-        with Speaker(broker.kafka_port) as hostile:
+        with RawKafka(broker.kafka_port) as hostile:
             # Two bytes a row: names of no letters.
             hostile.send(frame(start + count.to_bytes(4, "big") + bytes(10_000_000)))
             assert hostile.is_hung_up()
@@ -198,7 +200,7 @@ def test_arrays_that_claim_millions_of_rows_take_no_memory(
     assert speaker.ask(ApiKey.API_VERSIONS)["error_code"] == 0
 
 
-def test_many_requests_in_one_piece_are_answered_in_order(speaker: Speaker) -> None:
+def test_many_requests_in_one_piece_are_answered_in_order(speaker: RawKafka) -> None:
     numbers = range(100, 150)
     speaker.send(
         b"".join(request_frame(ApiKey.API_VERSIONS, 3, number, None, {}) for number in numbers)
@@ -207,7 +209,7 @@ def test_many_requests_in_one_piece_are_answered_in_order(speaker: Speaker) -> N
         assert speaker.answer(ApiKey.API_VERSIONS, 3, number)["error_code"] == 0
 
 
-def test_requests_behind_a_fetch_in_one_piece_are_answered(speaker: Speaker, name: str) -> None:
+def test_requests_behind_a_fetch_in_one_piece_are_answered(speaker: RawKafka, name: str) -> None:
     topic = speaker.make_topic(name)
     speaker.produce(topic, BATCH)
     row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1_000_000}

@@ -15,8 +15,8 @@ import pytest
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker
-from tests.kafka.speaking import Speaker
-from tests.unit.wire.kafka.filling import EVERY_VERSION, fields_of, fill
+from tests.kafka.raw_kafka import RawKafka
+from tests.unit.wire.kafka.random_values import EVERY_VERSION, fields_of, fill
 
 PATIENCE_S = 0.05
 WAITING = {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.FETCH}
@@ -61,7 +61,7 @@ def sensible(values: Any, chance: random.Random) -> Any:
 
 
 def send_by_chance(broker: Broker, rounds: int) -> None:
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         speaker.ask(ApiKey.CREATE_TOPICS, {"topics": [{"name": TOPIC, "num_partitions": 2}]})
     for api, version in EVERY_VERSION:
         for number in range(rounds):
@@ -69,7 +69,7 @@ def send_by_chance(broker: Broker, rounds: int) -> None:
             values = fill(fields_of(api, request=True), version, chance)
             if number % 2:
                 values = sensible(values, chance)
-            with Speaker(broker.kafka_port) as hostile:
+            with RawKafka(broker.kafka_port) as hostile:
                 silent = api in WAITING or values.get("acks") == 0
                 hostile.patience(PATIENCE_S if silent else 20.0)
                 hostile.send(request_frame(api, version, 1, "by chance", values))

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 
 from headwater.wire.kafka.apis import ApiKey
 from tests.kafka.broker import free_port
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.rig.server_process import ServerProcess
 
 PARTITIONS = 3
@@ -109,7 +109,7 @@ def kill_under_load(directory: Path, rounds: int, acks_a_round: int, *, idempote
     # The last word wins: the rig turns this port off for servers that do not need it.
     with ServerProcess(directory, HEADWATER_KAFKA_PORT=str(port)) as server:
         wait_for_kafka(port)
-        with Speaker(port) as speaker:
+        with RawKafka(port) as speaker:
             speaker.make_topic("load", PARTITIONS)
         load = Load(bootstrap, "load", idempotent=idempotent)
         for _ in range(rounds):
@@ -137,7 +137,7 @@ def in_order(found: dict[tuple[int, int], bytes]) -> None:
 
 def wait_for_kafka(port: int) -> None:
     """The port is bound before anything is recovered; an answer means that it is."""
-    with Speaker(port) as speaker:
+    with RawKafka(port) as speaker:
         assert speaker.ask(ApiKey.API_VERSIONS)["error_code"] == 0
 
 

@@ -15,10 +15,10 @@ from headwater.observe.metrics import PREFIX
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import batch_of
-from tests.server.running import settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import settings
 
 CORRUPT = ErrorCode.CORRUPT_MESSAGE
 STORAGE = ErrorCode.KAFKA_STORAGE_ERROR
@@ -47,7 +47,7 @@ def directory(tmp_path: Path) -> Path:
                 http.ask("POST", "/v0/topics/native", {"records": [{"data": {"n": 1}}]}).status
                 == 200
             )
-        with Speaker(broker.kafka_port) as kafka:
+        with RawKafka(broker.kafka_port) as kafka:
             kafka.make_topic("orders")
             for number in range(RECORDS):
                 kafka.produce("orders", batch_of(f"o{number}"))
@@ -74,18 +74,18 @@ def broker(directory: Path) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def http(broker: Broker) -> Iterator[Browserless]:
+def http(broker: Broker) -> Iterator[RawHttp]:
     with broker.talk() as connection:
         yield connection
 
 
 @pytest.fixture
-def kafka(broker: Broker) -> Iterator[Speaker]:
-    with Speaker(broker.kafka_port) as speaker:
+def kafka(broker: Broker) -> Iterator[RawKafka]:
+    with RawKafka(broker.kafka_port) as speaker:
         yield speaker
 
 
-def list_latest(kafka: Speaker, topic: str) -> dict[str, object]:
+def list_latest(kafka: RawKafka, topic: str) -> dict[str, object]:
     row = {"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}
     asked = {"topics": [{"name": topic, "partitions": [row]}]}
     (told,) = kafka.ask(ApiKey.LIST_OFFSETS, asked)["topics"]
@@ -94,7 +94,7 @@ def list_latest(kafka: Speaker, topic: str) -> dict[str, object]:
 
 
 def test_topics_are_served_over_http_and_over_the_kafka_port(
-    http: Browserless, kafka: Speaker
+    http: RawHttp, kafka: RawKafka
 ) -> None:
     assert http.ask("POST", "/v0/topics/native", {"records": [{"data": {"n": 2}}]}).status == 200
     told = http.ask("POST", "/v0/topics/native/diff", {"from_seq": 0})
@@ -106,7 +106,7 @@ def test_topics_are_served_over_http_and_over_the_kafka_port(
 
 
 def test_partitions_of_the_log_are_answered_with_a_storage_error_and_no_offset(
-    kafka: Speaker,
+    kafka: RawKafka,
 ) -> None:
     for topic in ("orders", "never heard of"):
         found = kafka.fetch(topic)
@@ -117,7 +117,7 @@ def test_partitions_of_the_log_are_answered_with_a_storage_error_and_no_offset(
         assert "0.oidx" in str(refused["error_message"])
 
 
-def test_metadata_shows_the_topics_that_the_checkpoint_knows(kafka: Speaker) -> None:
+def test_metadata_shows_the_topics_that_the_checkpoint_knows(kafka: RawKafka) -> None:
     told = kafka.ask(ApiKey.METADATA, {"topics": None})["topics"]
     assert {row["name"]: row["error_code"] for row in told} == {"orders": 0, "native": 0}
     asked = {
@@ -128,7 +128,7 @@ def test_metadata_shows_the_topics_that_the_checkpoint_knows(kafka: Speaker) -> 
     assert [row["error_code"] for row in told] == [ErrorCode.NONE, STORAGE]
 
 
-def test_groups_are_told_that_their_coordinator_is_not_available(kafka: Speaker) -> None:
+def test_groups_are_told_that_their_coordinator_is_not_available(kafka: RawKafka) -> None:
     for api, asked in (
         (ApiKey.FIND_COORDINATOR, {"key_type": 0, "coordinator_keys": ["readers"]}),
         (ApiKey.HEARTBEAT, {"group_id": "readers", "generation_id": 1, "member_id": "m"}),
@@ -139,7 +139,7 @@ def test_groups_are_told_that_their_coordinator_is_not_available(kafka: Speaker)
         assert [row["error_code"] for row in rows] == [ErrorCode.COORDINATOR_NOT_AVAILABLE], api
 
 
-def test_an_idempotent_producer_of_a_native_topic_gets_an_id(kafka: Speaker) -> None:
+def test_an_idempotent_producer_of_a_native_topic_gets_an_id(kafka: RawKafka) -> None:
     asked = {"transactional_id": None, "transaction_timeout_ms": 0}
     ids = {kafka.ask(ApiKey.INIT_PRODUCER_ID, asked)["producer_id"] for _ in range(3)}
     assert len(ids) == 3
@@ -147,7 +147,7 @@ def test_an_idempotent_producer_of_a_native_topic_gets_an_id(kafka: Speaker) -> 
 
 
 def test_http_names_file_and_offset_for_partitions_and_lists(
-    http: Browserless, directory: Path
+    http: RawHttp, directory: Path
 ) -> None:
     for method, path, body in (
         ("GET", "/v0/kafka/topics", None),
@@ -163,7 +163,7 @@ def test_http_names_file_and_offset_for_partitions_and_lists(
         assert detail["file"] == str(directory / "kafka" / "0.oidx")
 
 
-def test_readiness_status_and_metric_name_the_log(http: Browserless, directory: Path) -> None:
+def test_readiness_status_and_metric_name_the_log(http: RawHttp, directory: Path) -> None:
     ready = http.get("/v0/ready")
     assert (ready.status, ready.json["status"]) == (200, "degraded")
     (told,) = ready.json["unavailable"]
@@ -191,7 +191,7 @@ def test_a_repair_brings_the_log_back_with_every_offset_where_it_was(directory: 
     assert "BAD" not in headwater("verify", str(directory))
     broker = begun(directory)
     try:
-        with Speaker(broker.kafka_port) as kafka:
+        with RawKafka(broker.kafka_port) as kafka:
             assert list_latest(kafka, "orders")["offset"] == RECORDS
             assert kafka.fetch("orders")["error_code"] == ErrorCode.NONE
             assert kafka.fetch("orders", RECORDS - 1)["error_code"] == CORRUPT
@@ -220,7 +220,7 @@ def test_one_damaged_checkpoint_is_written_again_from_the_other(directory: Path)
         flip(directory / "kafka" / name, 50)
         broker = begun(directory)
         try:
-            with Speaker(broker.kafka_port) as kafka:
+            with RawKafka(broker.kafka_port) as kafka:
                 assert list_latest(kafka, "orders")["offset"] == RECORDS
             store = broker.app.kafka.store  # type: ignore[union-attr]
             assert store is not None
@@ -242,7 +242,7 @@ def test_with_both_checkpoints_damaged_no_topic_is_known_and_none_is_made(
         flip(directory / "kafka" / name, 50)
     broker = begun(directory)
     try:
-        with Speaker(broker.kafka_port) as kafka:
+        with RawKafka(broker.kafka_port) as kafka:
             told = kafka.ask(ApiKey.METADATA, {"topics": None})["topics"]
             assert [row["name"] for row in told] == ["native"]
             assert list_latest(kafka, "orders")["error_code"] == STORAGE

@@ -12,7 +12,7 @@ from headwater.format.kafka.records import Producer as ProducerOf
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import free_port, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_clients_confluent import PATIENCE_S, admins, consuming, options, produce, read
 
 
@@ -80,13 +80,13 @@ def test_sequences_are_checked_as_before_after_a_restart(tmp_path: Path) -> None
             [NewRecord(1, None, value)], producer=ProducerOf(producer_id, 0, sequence)
         )
 
-    with running_broker(tmp_path / "data") as broker, Speaker(broker.kafka_port) as speaker:
+    with running_broker(tmp_path / "data") as broker, RawKafka(broker.kafka_port) as speaker:
         speaker.make_topic("t")
         producer_id = speaker.ask(ApiKey.INIT_PRODUCER_ID)["producer_id"]
         for sequence in range(3):
             told = speaker.produce("t", batch(producer_id, sequence, b"%d" % sequence))
             assert (told["error_code"], told["base_offset"]) == (0, sequence)
-    with running_broker(tmp_path / "data") as broker, Speaker(broker.kafka_port) as speaker:
+    with running_broker(tmp_path / "data") as broker, RawKafka(broker.kafka_port) as speaker:
         again = speaker.produce("t", batch(producer_id, 2, b"2"))
         assert (again["error_code"], again["base_offset"]) == (0, 2)
         gap = speaker.produce("t", batch(producer_id, 7, b"7"))

@@ -19,10 +19,10 @@ from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
 from headwater.wire.kafka.messages import MESSAGES
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_server_tables import sample
 from tests.rig.kafka import batch_of
-from tests.server.running import settings
+from tests.server.running_server import settings
 from tests.server.test_foreign_clients import certificate
 
 USERS = (
@@ -44,16 +44,16 @@ def plain(name: str, password: str) -> bytes:
     return b"\0".join((b"", name.encode(), password.encode()))
 
 
-def sign_in(speaker: Speaker, message: bytes, mechanism: str = "PLAIN") -> dict[str, Any]:
+def sign_in(speaker: RawKafka, message: bytes, mechanism: str = "PLAIN") -> dict[str, Any]:
     told = speaker.ask(ApiKey.SASL_HANDSHAKE, {"mechanism": mechanism})
     assert told["error_code"] == 0, told
     return speaker.ask(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": message})
 
 
 @contextlib.contextmanager
-def signed_in(broker: Broker, name: str) -> Iterator[Speaker]:
+def signed_in(broker: Broker, name: str) -> Iterator[RawKafka]:
     password = next(user.split(":")[1] for user in USERS if user.startswith(name))
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         assert sign_in(speaker, plain(name, password))["error_code"] == 0
         yield speaker
 
@@ -114,7 +114,7 @@ def test_a_wrong_password_is_told_to_librdkafka(locked: Broker, mechanism: str) 
 
 @pytest.mark.parametrize("api", [api for api in ApiKey if not HANDLED[api].is_open])
 def test_nothing_is_answered_before_signing_in(locked: Broker, api: ApiKey) -> None:
-    with Speaker(locked.kafka_port) as speaker, pytest.raises(ConnectionResetError):
+    with RawKafka(locked.kafka_port) as speaker, pytest.raises(ConnectionResetError):
         speaker.ask(api, sample(MESSAGES[api].request, SUPPORTED[api].newest))
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_answered_before_signing_in(locked: Broker, api: ApiKey) -> N
     ],
 )
 def test_a_wrong_sign_in_ends_the_connection(locked: Broker, message: bytes) -> None:
-    with Speaker(locked.kafka_port) as speaker:
+    with RawKafka(locked.kafka_port) as speaker:
         told = sign_in(speaker, message)
         assert told["error_code"] == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert "password" not in str(told["error_message"]).replace("or the password is", "")
@@ -140,14 +140,14 @@ def test_a_wrong_sign_in_ends_the_connection(locked: Broker, message: bytes) -> 
 
 
 def test_a_mechanism_that_is_not_spoken_is_told_with_those_that_are(locked: Broker) -> None:
-    with Speaker(locked.kafka_port) as speaker:
+    with RawKafka(locked.kafka_port) as speaker:
         told = speaker.ask(ApiKey.SASL_HANDSHAKE, {"mechanism": "GSSAPI"})
         assert told["error_code"] == ErrorCode.UNSUPPORTED_SASL_MECHANISM
         assert told["mechanisms"] == ["PLAIN", "SCRAM-SHA-256"]
 
 
 def test_signing_in_comes_after_a_handshake_and_once(locked: Broker) -> None:
-    with Speaker(locked.kafka_port) as speaker:
+    with RawKafka(locked.kafka_port) as speaker:
         told = speaker.ask(ApiKey.SASL_AUTHENTICATE, {"auth_bytes": b""})
         assert told["error_code"] == ErrorCode.ILLEGAL_SASL_STATE
     with signed_in(locked, "ann") as speaker:
@@ -155,14 +155,14 @@ def test_signing_in_comes_after_a_handshake_and_once(locked: Broker) -> None:
         assert told["error_code"] == ErrorCode.ILLEGAL_SASL_STATE
 
 
-def test_without_users_there_is_no_sasl(broker: Broker, speaker: Speaker) -> None:
+def test_without_users_there_is_no_sasl(broker: Broker, speaker: RawKafka) -> None:
     told = speaker.ask(ApiKey.SASL_HANDSHAKE, {"mechanism": "PLAIN"})
     assert told["error_code"] == ErrorCode.UNSUPPORTED_SASL_MECHANISM
     assert told["mechanisms"] == []
 
 
 def test_before_signing_in_requests_must_be_short(locked: Broker) -> None:
-    with Speaker(locked.kafka_port) as speaker:
+    with RawKafka(locked.kafka_port) as speaker:
         speaker.send((65_537).to_bytes(4, "big") + b"\0\0\0\x09")
         assert speaker.is_hung_up()
     with signed_in(locked, "ann") as speaker:
@@ -172,7 +172,11 @@ def test_before_signing_in_requests_must_be_short(locked: Broker) -> None:
 
 def test_a_stranger_that_keeps_asking_is_not_kept(tmp_path: Path) -> None:
     broker = running_broker(tmp_path / "data", kafka_users=USERS, deadlines={"headers_s": 0.3})
-    with broker as found, Speaker(found.kafka_port) as stranger, signed_in(found, "ann") as ann:
+    with (
+        broker as found,
+        RawKafka(found.kafka_port) as stranger,
+        signed_in(found, "ann") as ann,
+    ):
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
             while stranger.ask(ApiKey.API_VERSIONS):
                 continue
@@ -238,9 +242,9 @@ def test_a_writer_does_not_read(locked: Broker, name: str) -> None:
 
 def test_with_keys_and_no_users_the_door_is_closed(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data", api_keys=("secret-of-http",)) as broker:
-        with Speaker(broker.kafka_port) as speaker, pytest.raises(ConnectionResetError):
+        with RawKafka(broker.kafka_port) as speaker, pytest.raises(ConnectionResetError):
             speaker.ask(ApiKey.METADATA, {"topics": None})
-        with Speaker(broker.kafka_port) as speaker:
+        with RawKafka(broker.kafka_port) as speaker:
             assert speaker.ask(ApiKey.API_VERSIONS)["error_code"] == 0
 
 
@@ -263,6 +267,6 @@ def test_librdkafka_signs_in_over_tls(tmp_path: Path, name: str) -> None:
             "ssl.endpoint.identification.algorithm": "none",
         }
         assert write_and_read(config, name) == b"hello"
-        with Speaker(broker.kafka_port) as speaker:
+        with RawKafka(broker.kafka_port) as speaker:
             speaker.send(b"\0\0\0\x10not tls at all..")
             assert speaker.is_hung_up()

@@ -20,10 +20,10 @@ from headwater.format.kafka.batch import read_header, split_batches
 from headwater.store.segment import SegmentChangedError
 from headwater.wire.kafka.apis import ApiKey
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_server_groups import commit, committed, enter, heartbeat, joined, sync
 from tests.rig.kafka import KAFKA, KafkaLife, batch_of
-from tests.server.running import settings
+from tests.server.running_server import settings
 
 SMALL = KafkaSettings(segment_bytes=40_000, log_ahead_bytes=8_192, index_ahead_bytes=4_000)
 
@@ -43,7 +43,7 @@ def restore(file: Path, target: Path) -> None:
     restore_backup(PosixDisk(), PurePath(file), PurePath(target), point, SystemClock(), silent)
 
 
-def records_in(speaker: Speaker, topic: str) -> int:
+def records_in(speaker: RawKafka, topic: str) -> int:
     """Reads everything; offsets must be dense."""
     offset = 0
     while True:
@@ -68,12 +68,12 @@ def test_a_backup_under_load_holds_what_was_acked_before_it(tmp_path: Path) -> N
     stop, acked = threading.Event(), [0]
 
     def write() -> None:
-        with Speaker(broker.kafka_port) as writer:
+        with RawKafka(broker.kafka_port) as writer:
             while not stop.is_set():
                 writer.produce("orders", batch_of("x" * 300, "y" * 300, "z" * 300))
                 acked[0] += 3
 
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         speaker.make_topic("orders")
         commit(speaker, "workers", "orders", 1)
         member = enter(speaker, "readers")
@@ -96,7 +96,10 @@ def test_a_backup_under_load_holds_what_was_acked_before_it(tmp_path: Path) -> N
         file = PurePath(tmp_path / f"{number}.tar")
         verify_backup(PosixDisk(), file, SystemClock(), silent)
         restore(tmp_path / f"{number}.tar", tmp_path / f"back-{number}")
-        with running_broker(tmp_path / f"back-{number}") as back, Speaker(back.kafka_port) as told:
+        with (
+            running_broker(tmp_path / f"back-{number}") as back,
+            RawKafka(back.kafka_port) as told,
+        ):
             found = records_in(told, "orders")
             assert found >= promised
             assert committed(told, "workers", "orders")[0] == 1
@@ -106,7 +109,7 @@ def test_a_backup_under_load_holds_what_was_acked_before_it(tmp_path: Path) -> N
 
 def test_a_backup_of_rewritten_and_removed_segments_comes_back(tmp_path: Path) -> None:
     broker = small_broker(tmp_path / "data")
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         for topic in ("kept", "thinned"):
             speaker.make_topic(topic)
         for _ in range(60):
@@ -122,13 +125,13 @@ def test_a_backup_of_rewritten_and_removed_segments_comes_back(tmp_path: Path) -
         back_up(tmp_path / "data", tmp_path / "b.tar")
     broker.stop()
     restore(tmp_path / "b.tar", tmp_path / "back")
-    with running_broker(tmp_path / "back") as back, Speaker(back.kafka_port) as speaker:
+    with running_broker(tmp_path / "back") as back, RawKafka(back.kafka_port) as speaker:
         assert records_in(speaker, "kept") == 60
         assert speaker.fetch("thinned", 55)["log_start_offset"] == 55
 
 
 def test_a_batch_that_was_damaged_before_the_backup_is_found_by_verifying(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "data") as broker, Speaker(broker.kafka_port) as speaker:
+    with running_broker(tmp_path / "data") as broker, RawKafka(broker.kafka_port) as speaker:
         speaker.make_topic("orders")
         speaker.produce("orders", batch_of("x" * 100))
     log = tmp_path / "data" / "kafka" / "0.log"

@@ -18,9 +18,9 @@ from headwater.wire.kafka.encoding import Chunk
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame, response_body_at
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import batch_of
-from tests.server.running import eventually
+from tests.server.running_server import eventually
 
 PRODUCE = SUPPORTED[ApiKey.PRODUCE].newest
 
@@ -31,12 +31,12 @@ def produce_frame(number: int, topic: str, acks: int = -1, records: bytes | None
     return request_frame(ApiKey.PRODUCE, PRODUCE, number, "speaker", values)
 
 
-def numbers(speaker: Speaker, count: int) -> list[int]:
+def numbers(speaker: RawKafka, count: int) -> list[int]:
     """What the next answers say they answer. All of them are to Produce or Metadata."""
     return [response_body_at(ApiKey.PRODUCE, PRODUCE, speaker.frame())[0] for _ in range(count)]
 
 
-def test_answers_keep_the_order_of_requests_that_wait(speaker: Speaker, name: str) -> None:
+def test_answers_keep_the_order_of_requests_that_wait(speaker: RawKafka, name: str) -> None:
     speaker.make_topic(name)
     metadata = request_frame(ApiKey.METADATA, 12, 500, "speaker", {"topics": []})
     speaker.send(b"".join(produce_frame(each, name) for each in range(1, 401)) + metadata)
@@ -45,7 +45,7 @@ def test_answers_keep_the_order_of_requests_that_wait(speaker: Speaker, name: st
 
 
 def test_what_one_commit_answers_is_sent_in_one_go(
-    speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+    speaker: RawKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speaker.make_topic(name)
     sent: list[int] = []
@@ -61,7 +61,7 @@ def test_what_one_commit_answers_is_sent_in_one_go(
     assert len(sent) <= 50
 
 
-def test_what_is_sent_behind_a_change_sees_it(speaker: Speaker, name: str) -> None:
+def test_what_is_sent_behind_a_change_sees_it(speaker: RawKafka, name: str) -> None:
     """Whoever does not wait for the first answer gets the second as if it had."""
     spot = {"partition_index": 0}
     made = {"name": name, "num_partitions": 1, "replication_factor": 1}
@@ -87,7 +87,7 @@ def test_what_is_sent_behind_a_change_sees_it(speaker: Speaker, name: str) -> No
     assert told[6]["topics"] == []
 
 
-def test_no_answer_is_sent_where_none_is_wanted(speaker: Speaker, name: str) -> None:
+def test_no_answer_is_sent_where_none_is_wanted(speaker: RawKafka, name: str) -> None:
     speaker.make_topic(name)
     frames = [produce_frame(1, name, acks=0), produce_frame(2, name), produce_frame(3, name, 0)]
     speaker.send(b"".join(frames) + produce_frame(4, name))
@@ -96,10 +96,10 @@ def test_no_answer_is_sent_where_none_is_wanted(speaker: Speaker, name: str) -> 
 
 
 def test_a_produce_to_nowhere_that_wants_no_answer_ends_the_connection_behind_the_answers(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
-    with Speaker(broker.kafka_port) as other:
+    with RawKafka(broker.kafka_port) as other:
         other.send(produce_frame(1, name) + produce_frame(2, "not-there", acks=0))
         assert numbers(other, 1) == [1]
         assert other.is_hung_up()
@@ -108,14 +108,14 @@ def test_a_produce_to_nowhere_that_wants_no_answer_ends_the_connection_behind_th
 
 
 @pytest.mark.parametrize("acks", [-2, 2, 100])
-def test_acks_that_mean_nothing_are_refused(speaker: Speaker, name: str, acks: int) -> None:
+def test_acks_that_mean_nothing_are_refused(speaker: RawKafka, name: str, acks: int) -> None:
     speaker.make_topic(name)
     row = speaker.produce(name, batch_of("x"), acks=acks)
     assert row["error_code"] == ErrorCode.INVALID_REQUIRED_ACKS
     assert speaker.end_of(name) == 0
 
 
-def test_transactions_are_refused_in_words_that_end_them(speaker: Speaker, name: str) -> None:
+def test_transactions_are_refused_in_words_that_end_them(speaker: RawKafka, name: str) -> None:
     code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
     values: dict[str, Any] = {"transactional_id": "t", "transaction_timeout_ms": 1000}
     assert speaker.ask(ApiKey.INIT_PRODUCER_ID, values)["error_code"] == code
@@ -124,13 +124,13 @@ def test_transactions_are_refused_in_words_that_end_them(speaker: Speaker, name:
     assert row["error_code"] == code
 
 
-def test_an_empty_partition_row_stores_nothing(speaker: Speaker, name: str) -> None:
+def test_an_empty_partition_row_stores_nothing(speaker: RawKafka, name: str) -> None:
     speaker.make_topic(name)
     assert speaker.produce(name, b"")["error_code"] == 0
     assert speaker.end_of(name) == 0
 
 
-def test_of_two_batches_of_which_one_is_bad_neither_is_stored(speaker: Speaker, name: str) -> None:
+def test_of_two_batches_of_which_one_is_bad_neither_is_stored(speaker: RawKafka, name: str) -> None:
     speaker.make_topic(name)
     bad = bytearray(batch_of("y"))
     bad[-1] ^= 1
@@ -143,7 +143,7 @@ def test_of_two_batches_of_which_one_is_bad_neither_is_stored(speaker: Speaker, 
 def test_half_a_request_is_waited_for_only_so_long(tmp_path: Path) -> None:
     limits = {"body_s": 0.2, "drain_s": 1.0}
     with running_broker(tmp_path / "data", deadlines=limits) as broker:
-        with Speaker(broker.kafka_port) as slow, Speaker(broker.kafka_port) as other:
+        with RawKafka(broker.kafka_port) as slow, RawKafka(broker.kafka_port) as other:
             frame = produce_frame(1, "orders")
             slow.send(frame[:3])
             assert slow.is_hung_up()
@@ -159,7 +159,7 @@ def test_time_in_which_nothing_was_read_does_not_count_against_half_a_request(
     limits = {"body_s": 3.0, "drain_s": 1.0}
     with (
         running_broker(tmp_path / "data", deadlines=limits) as broker,
-        Speaker(broker.kafka_port) as speaker,
+        RawKafka(broker.kafka_port) as speaker,
     ):
         speaker.make_topic("orders")
         row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1}
@@ -183,7 +183,7 @@ def test_a_byte_now_and_then_does_not_extend_a_deadline(tmp_path: Path) -> None:
     pause = threading.Event()
     with (
         running_broker(tmp_path / "data", deadlines=limits) as broker,
-        Speaker(broker.kafka_port) as slow,
+        RawKafka(broker.kafka_port) as slow,
     ):
         sent = 0
         with contextlib.suppress(ConnectionResetError, BrokenPipeError):
@@ -196,15 +196,15 @@ def test_a_byte_now_and_then_does_not_extend_a_deadline(tmp_path: Path) -> None:
 
 def test_more_connections_than_allowed_are_turned_away(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data", limits={"connections": 2}) as broker:
-        first, second = Speaker(broker.kafka_port), Speaker(broker.kafka_port)
+        first, second = RawKafka(broker.kafka_port), RawKafka(broker.kafka_port)
         for speaker in (first, second):
             speaker.ask(ApiKey.METADATA, {"topics": []})
-        with Speaker(broker.kafka_port) as third:
+        with RawKafka(broker.kafka_port) as third:
             assert third.is_hung_up()
         first.close()
         endpoint = broker.app.kafka.endpoint  # type: ignore[union-attr]
         eventually(lambda: broker.inside(lambda: len(endpoint.connections)) == 1)  # type: ignore[union-attr]
-        with Speaker(broker.kafka_port) as fourth:
+        with RawKafka(broker.kafka_port) as fourth:
             fourth.ask(ApiKey.METADATA, {"topics": []})
         second.close()
 
@@ -212,7 +212,7 @@ def test_more_connections_than_allowed_are_turned_away(tmp_path: Path) -> None:
 def test_a_client_that_reads_no_answers_makes_the_server_hold_little(
     broker: Broker, name: str
 ) -> None:
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         speaker.make_topic(name)
         for _ in range(8):
             speaker.produce(name, batch_of("x" * 1_000_000))
@@ -239,7 +239,7 @@ def test_a_client_that_takes_nothing_of_its_answers_is_hung_up_on_with_a_line_in
 ) -> None:
     with (
         running_broker(tmp_path / "data", deadlines={"idle_s": 0.1, "drain_s": 1.0}) as broker,
-        Speaker(broker.kafka_port) as speaker,
+        RawKafka(broker.kafka_port) as speaker,
     ):
         speaker.make_topic("orders")
         for _ in range(8):
@@ -265,7 +265,7 @@ def test_a_port_that_is_taken_is_told_before_anything_is_made(
     broker: Broker, tmp_path: Path
 ) -> None:
     from headwater.core.errors import AccessError
-    from tests.server.running import running, settings
+    from tests.server.running_server import running, settings
 
     chosen = settings(kafka_port=broker.kafka_port)
     with pytest.raises(AccessError, match="--kafka-port"), running(tmp_path / "data", chosen):

@@ -12,9 +12,9 @@ from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import batch_of
-from tests.server.running import eventually
+from tests.server.running_server import eventually
 
 FETCH = SUPPORTED[ApiKey.FETCH].newest
 LONG_MS = 60_000
@@ -37,7 +37,7 @@ def asked(
     }
 
 
-def begin(speaker: Speaker, number: int, values: dict[str, Any]) -> None:
+def begin(speaker: RawKafka, number: int, values: dict[str, Any]) -> None:
     speaker.send(request_frame(ApiKey.FETCH, FETCH, number, "speaker", values))
 
 
@@ -59,12 +59,12 @@ def waiters(broker: Broker, topic: str) -> Callable[[], int]:
 
 
 def test_a_fetch_waits_until_something_is_produced(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     begin(speaker, 7, asked(name, wait_ms=LONG_MS))
     eventually(waiters(broker, name))
-    with Speaker(broker.kafka_port) as producer:
+    with RawKafka(broker.kafka_port) as producer:
         producer.produce(name, batch_of("a", "b"))
     row = row_of(speaker.answer(ApiKey.FETCH, FETCH, 7))
     assert row["high_watermark"] == 2
@@ -74,12 +74,12 @@ def test_a_fetch_waits_until_something_is_produced(
 
 
 def test_a_fetch_that_waits_is_told_at_once_that_its_topic_was_deleted(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     begin(speaker, 7, asked(name, wait_ms=LONG_MS))
     eventually(waiters(broker, name))
-    with Speaker(broker.kafka_port) as other:
+    with RawKafka(broker.kafka_port) as other:
         other.ask(ApiKey.DELETE_TOPICS, {"topics": [{"name": name}]})
     row = row_of(speaker.answer(ApiKey.FETCH, FETCH, 7))
     assert row["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -87,12 +87,12 @@ def test_a_fetch_that_waits_is_told_at_once_that_its_topic_was_deleted(
 
 
 def test_a_fetch_waits_for_as_many_bytes_as_it_wants(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     batch = batch_of("a" * 100)
     begin(speaker, 7, asked(name, wait_ms=LONG_MS, min_bytes=len(batch) * 3))
-    with Speaker(broker.kafka_port) as producer:
+    with RawKafka(broker.kafka_port) as producer:
         for _ in range(2):
             eventually(waiters(broker, name))
             producer.produce(name, batch)
@@ -103,13 +103,13 @@ def test_a_fetch_waits_for_as_many_bytes_as_it_wants(
 
 
 def test_a_fetch_that_wants_most_of_what_it_may_have_is_answered_when_that_has_come(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     batch = batch_of("a" * 100)
     values = asked(name, wait_ms=LONG_MS, min_bytes=len(batch) * 4, max_bytes=len(batch) * 5)
     begin(speaker, 7, values)
-    with Speaker(broker.kafka_port) as producer:
+    with RawKafka(broker.kafka_port) as producer:
         for _ in range(4):
             eventually(waiters(broker, name))
             producer.produce(name, batch)
@@ -118,7 +118,7 @@ def test_a_fetch_that_wants_most_of_what_it_may_have_is_answered_when_that_has_c
 
 
 def test_a_batch_in_files_is_counted_whole_however_few_of_its_records_are_asked_for(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     batch = batch_of(*("a" * 50 for _ in range(200)))
@@ -130,14 +130,14 @@ def test_a_batch_in_files_is_counted_whole_however_few_of_its_records_are_asked_
 
 
 def test_a_fetch_that_finds_too_little_in_files_waits_for_as_much_as_is_missing(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     first, more = batch_of(*("a" * 50 for _ in range(200))), batch_of("b" * 100)
     speaker.produce(name, first)
     forget_what_is_in_memory(broker, name)
     begin(speaker, 7, asked(name, 199, wait_ms=LONG_MS, min_bytes=len(first) + 2 * len(more)))
-    with Speaker(broker.kafka_port) as producer:
+    with RawKafka(broker.kafka_port) as producer:
         for _ in range(2):
             eventually(waiters(broker, name))
             producer.produce(name, more)
@@ -146,12 +146,12 @@ def test_a_fetch_that_finds_too_little_in_files_waits_for_as_much_as_is_missing(
 
 
 def test_a_fetch_that_waits_after_reading_files_is_let_go_when_its_client_goes(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     speaker.produce(name, batch_of("a", "b"))
     forget_what_is_in_memory(broker, name)
-    with Speaker(broker.kafka_port) as impatient:
+    with RawKafka(broker.kafka_port) as impatient:
         begin(impatient, 7, asked(name, 1, wait_ms=LONG_MS, min_bytes=10_000))
         eventually(waiters(broker, name))
     eventually(lambda: not waiters(broker, name)())
@@ -159,7 +159,7 @@ def test_a_fetch_that_waits_after_reading_files_is_let_go_when_its_client_goes(
 
 @pytest.mark.parametrize("from_files", [False, True])
 def test_an_answer_from_many_partitions_is_no_longer_than_was_asked_for(
-    broker: Broker, speaker: Speaker, name: str, from_files: bool
+    broker: Broker, speaker: RawKafka, name: str, from_files: bool
 ) -> None:
     speaker.make_topic(name, 30)
     batch = batch_of("a" * 10_000)
@@ -194,7 +194,7 @@ def forget_what_is_in_memory(broker: Broker, topic: str) -> None:
 
 
 def test_a_fetch_that_waited_long_enough_is_answered_with_what_there_is(
-    speaker: Speaker, name: str
+    speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     speaker.produce(name, batch_of("a"))
@@ -205,7 +205,7 @@ def test_a_fetch_that_waited_long_enough_is_answered_with_what_there_is(
 
 
 def test_a_client_that_left_leaves_nobody_waiting(broker: Broker, name: str) -> None:
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         speaker.make_topic(name)
         begin(speaker, 7, asked(name, wait_ms=LONG_MS))
         eventually(waiters(broker, name))
@@ -214,7 +214,7 @@ def test_a_client_that_left_leaves_nobody_waiting(broker: Broker, name: str) -> 
 
 def test_a_long_poll_is_answered_when_the_server_stops(tmp_path: Any) -> None:
     with running_broker(tmp_path / "data") as broker:
-        speaker = Speaker(broker.kafka_port)
+        speaker = RawKafka(broker.kafka_port)
         speaker.make_topic("orders")
         begin(speaker, 7, asked("orders", wait_ms=LONG_MS))
         eventually(waiters(broker, "orders"))
@@ -236,7 +236,7 @@ def test_a_long_poll_is_answered_when_the_server_stops(tmp_path: Any) -> None:
     ],
 )
 def test_what_is_not_there_is_told_at_once(
-    speaker: Speaker, name: str, offset: int, more: dict[str, int], code: ErrorCode
+    speaker: RawKafka, name: str, offset: int, more: dict[str, int], code: ErrorCode
 ) -> None:
     speaker.make_topic(name)
     speaker.produce(name, batch_of("a", "b"))
@@ -245,13 +245,13 @@ def test_what_is_not_there_is_told_at_once(
     assert row["error_code"] == code
 
 
-def test_a_fetch_of_an_unknown_topic_is_refused(speaker: Speaker, name: str) -> None:
+def test_a_fetch_of_an_unknown_topic_is_refused(speaker: RawKafka, name: str) -> None:
     row = row_of(speaker.ask(ApiKey.FETCH, asked(name, wait_ms=LONG_MS)))
     assert row["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert row["high_watermark"] == -1
 
 
-def test_a_session_that_was_never_given_is_not_known(speaker: Speaker, name: str) -> None:
+def test_a_session_that_was_never_given_is_not_known(speaker: RawKafka, name: str) -> None:
     speaker.make_topic(name)
     for session_id in (0, 5):
         answer = speaker.ask(ApiKey.FETCH, asked(name, session_id=session_id, session_epoch=5))
@@ -262,7 +262,7 @@ def test_a_session_that_was_never_given_is_not_known(speaker: Speaker, name: str
             assert row_of(speaker.ask(ApiKey.FETCH, values))["error_code"] == 0
 
 
-def test_an_answer_is_no_longer_than_asked_but_holds_a_batch(speaker: Speaker, name: str) -> None:
+def test_an_answer_is_no_longer_than_asked_but_holds_a_batch(speaker: RawKafka, name: str) -> None:
     speaker.make_topic(name, partitions=2)
     batch = batch_of("a" * 500)
     for partition in (0, 1):
@@ -281,7 +281,7 @@ def test_an_answer_is_no_longer_than_asked_but_holds_a_batch(speaker: Speaker, n
 
 
 def test_one_long_poll_looks_after_many_partitions(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name, partitions=50)
     values = asked(name, wait_ms=LONG_MS)
@@ -290,7 +290,7 @@ def test_one_long_poll_looks_after_many_partitions(
     ]
     begin(speaker, 7, values)
     eventually(waiters(broker, name))
-    with Speaker(broker.kafka_port) as producer:
+    with RawKafka(broker.kafka_port) as producer:
         producer.produce(name, batch_of("x"), partition=33)
     (topic,) = speaker.answer(ApiKey.FETCH, FETCH, 7)["responses"]
     found = {row["partition_index"] for row in topic["partitions"] if row["records"]}

@@ -12,8 +12,8 @@ from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.speaking import Speaker
-from tests.server.running import eventually
+from tests.kafka.raw_kafka import RawKafka
+from tests.server.running_server import eventually
 
 JOIN = SUPPORTED[ApiKey.JOIN_GROUP].newest
 
@@ -30,7 +30,7 @@ def join_values(group: str, member: str = "", instance: str | None = None) -> di
     }
 
 
-def enter(speaker: Speaker, group: str, number: int = 99) -> str:
+def enter(speaker: RawKafka, group: str, number: int = 99) -> str:
     """Ask for an id and begin to join with it; the answer is for later."""
     told = speaker.ask(ApiKey.JOIN_GROUP, join_values(group))
     assert told["error_code"] == ErrorCode.MEMBER_ID_REQUIRED
@@ -40,12 +40,12 @@ def enter(speaker: Speaker, group: str, number: int = 99) -> str:
     return member
 
 
-def joined(speaker: Speaker, number: int = 99) -> dict[str, Any]:
+def joined(speaker: RawKafka, number: int = 99) -> dict[str, Any]:
     return speaker.answer(ApiKey.JOIN_GROUP, JOIN, number)
 
 
 def sync(
-    speaker: Speaker, group: str, member: str, generation: int, **assignments: bytes
+    speaker: RawKafka, group: str, member: str, generation: int, **assignments: bytes
 ) -> dict[str, Any]:
     rows = [{"member_id": name, "assignment": each} for name, each in assignments.items()]
     values = {
@@ -59,13 +59,18 @@ def sync(
     return speaker.ask(ApiKey.SYNC_GROUP, values)
 
 
-def heartbeat(speaker: Speaker, group: str, member: str, generation: int) -> int:
+def heartbeat(speaker: RawKafka, group: str, member: str, generation: int) -> int:
     values = {"group_id": group, "generation_id": generation, "member_id": member}
     return int(speaker.ask(ApiKey.HEARTBEAT, values)["error_code"])
 
 
 def commit(
-    speaker: Speaker, group: str, topic: str, offset: int, member: str = "", generation: int = -1
+    speaker: RawKafka,
+    group: str,
+    topic: str,
+    offset: int,
+    member: str = "",
+    generation: int = -1,
 ) -> int:
     row = {"partition_index": 0, "committed_offset": offset, "committed_metadata": "note"}
     values = {
@@ -78,7 +83,7 @@ def commit(
     return int(told["partitions"][0]["error_code"])
 
 
-def committed(speaker: Speaker, group: str, topic: str, version: int = 9) -> tuple[int, str]:
+def committed(speaker: RawKafka, group: str, topic: str, version: int = 9) -> tuple[int, str]:
     asked = [{"name": topic, "partition_indexes": [0]}]
     if version >= 8:
         values: dict[str, Any] = {"groups": [{"group_id": group, "topics": asked}]}
@@ -91,7 +96,7 @@ def committed(speaker: Speaker, group: str, topic: str, version: int = 9) -> tup
 
 
 def test_two_members_meet_and_share(broker: Broker, name: str) -> None:
-    with Speaker(broker.kafka_port) as one, Speaker(broker.kafka_port) as two:
+    with RawKafka(broker.kafka_port) as one, RawKafka(broker.kafka_port) as two:
         first = enter(one, name)
         assert joined(one)["generation_id"] == 1
         second = enter(two, name)
@@ -113,7 +118,7 @@ def test_two_members_meet_and_share(broker: Broker, name: str) -> None:
 
 @pytest.mark.parametrize("version", range(JOIN + 1))
 def test_every_version_of_join_comes_to_the_same(broker: Broker, name: str, version: int) -> None:
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         values = join_values(f"{name}-group")
         known = {"group_instance_id"} if version < 5 else set()
         known |= {"rebalance_timeout_ms"} if version < 1 else set()
@@ -129,7 +134,7 @@ def test_every_version_of_join_comes_to_the_same(broker: Broker, name: str, vers
 
 
 def test_a_member_that_leaves_makes_room(broker: Broker, name: str) -> None:
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         member = enter(speaker, name)
         joined(speaker)
         values = {"group_id": name, "members": [{"member_id": member}, {"member_id": "other"}]}
@@ -143,14 +148,14 @@ def test_a_member_that_leaves_makes_room(broker: Broker, name: str) -> None:
         assert told["error_code"] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_with_endless_metadata_is_refused(speaker: Speaker, name: str) -> None:
+def test_a_member_with_endless_metadata_is_refused(speaker: RawKafka, name: str) -> None:
     values = join_values(name)
     values["protocols"] = [{"name": "range", "metadata": bytes(1024 * 1024 + 1)}]
     assert speaker.ask(ApiKey.JOIN_GROUP, values)["error_code"] == ErrorCode.INVALID_REQUEST
 
 
 def test_a_static_member_comes_back_without_a_round(broker: Broker, name: str) -> None:
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         first = speaker.ask(ApiKey.JOIN_GROUP, join_values(name, instance="one"))
         values = {"instance": "one"}
         sync(speaker, name, first["member_id"], 1, **{first["member_id"]: b"all"})
@@ -166,7 +171,7 @@ def test_a_static_member_comes_back_without_a_round(broker: Broker, name: str) -
 
 def test_whoever_waits_for_others_is_told_when_the_server_stops(tmp_path: Path) -> None:
     with running_broker(tmp_path / "data") as broker:
-        one, two = Speaker(broker.kafka_port), Speaker(broker.kafka_port)
+        one, two = RawKafka(broker.kafka_port), RawKafka(broker.kafka_port)
         enter(one, "workers")
         joined(one)
         enter(two, "workers")
@@ -178,10 +183,10 @@ def test_whoever_waits_for_others_is_told_when_the_server_stops(tmp_path: Path) 
 
 
 def test_offsets_and_their_notes_outlive_a_restart(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "data") as broker, Speaker(broker.kafka_port) as speaker:
+    with running_broker(tmp_path / "data") as broker, RawKafka(broker.kafka_port) as speaker:
         speaker.make_topic("orders")
         assert commit(speaker, "workers", "orders", 17) == 0
-    with running_broker(tmp_path / "data") as broker, Speaker(broker.kafka_port) as speaker:
+    with running_broker(tmp_path / "data") as broker, RawKafka(broker.kafka_port) as speaker:
         assert committed(speaker, "workers", "orders") == (17, "note")
         (row,) = speaker.ask(ApiKey.LIST_GROUPS)["groups"]
         assert (row["group_id"], row["group_state"]) == ("workers", "Empty")
@@ -189,14 +194,14 @@ def test_offsets_and_their_notes_outlive_a_restart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", range(1, 10))
 def test_every_version_tells_what_was_committed(broker: Broker, name: str, version: int) -> None:
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         topic = speaker.make_topic(f"{name}-topic")
         assert committed(speaker, name, topic, version)[0] == -1
         assert commit(speaker, name, topic, 3) == 0
         assert committed(speaker, name, topic, version) == (3, "note")
 
 
-def test_without_a_list_all_offsets_of_a_group_are_told(speaker: Speaker, name: str) -> None:
+def test_without_a_list_all_offsets_of_a_group_are_told(speaker: RawKafka, name: str) -> None:
     topic = speaker.make_topic(name)
     commit(speaker, name, topic, 3)
     told = speaker.ask(ApiKey.OFFSET_FETCH, {"groups": [{"group_id": name, "topics": None}]})
@@ -211,7 +216,7 @@ def test_without_a_list_all_offsets_of_a_group_are_told(speaker: Speaker, name: 
     ],
 )
 def test_offsets_that_cannot_be_are_refused(
-    speaker: Speaker, name: str, topic: str, metadata: str, code: ErrorCode
+    speaker: RawKafka, name: str, topic: str, metadata: str, code: ErrorCode
 ) -> None:
     there = speaker.make_topic(name)
     row = {"partition_index": 0, "committed_offset": 1, "committed_metadata": metadata}
@@ -222,7 +227,7 @@ def test_offsets_that_cannot_be_are_refused(
 
 
 def test_offsets_of_a_member_are_stored_only_in_its_generation(broker: Broker, name: str) -> None:
-    with Speaker(broker.kafka_port) as speaker:
+    with RawKafka(broker.kafka_port) as speaker:
         topic = speaker.make_topic(name)
         member = enter(speaker, name)
         joined(speaker)
@@ -233,7 +238,7 @@ def test_offsets_of_a_member_are_stored_only_in_its_generation(broker: Broker, n
         assert committed(speaker, name, topic)[0] == 5
 
 
-def test_offsets_of_an_empty_group_are_deleted(speaker: Speaker, name: str) -> None:
+def test_offsets_of_an_empty_group_are_deleted(speaker: RawKafka, name: str) -> None:
     topic = speaker.make_topic(name)
     commit(speaker, name, topic, 5)
     values = {"topics": [{"name": topic, "partitions": [{"partition_index": 0}]}]}
@@ -265,7 +270,7 @@ def subscription(*topics: str) -> bytes:
     ],
 )
 def test_offsets_of_topics_that_a_group_no_longer_reads_are_forgotten(
-    speaker: Speaker,
+    speaker: RawKafka,
     name: str,
     protocol_type: str,
     metadata: bytes,
@@ -292,12 +297,12 @@ def test_offsets_of_topics_that_a_group_no_longer_reads_are_forgotten(
 
 
 @pytest.mark.parametrize("version", [3, 5])
-def test_nobody_leaves_without_an_error(speaker: Speaker, name: str, version: int) -> None:
+def test_nobody_leaves_without_an_error(speaker: RawKafka, name: str, version: int) -> None:
     told = speaker.ask(ApiKey.LEAVE_GROUP, {"group_id": name, "members": []}, version)
     assert (told["error_code"], told["members"]) == (0, [])
 
 
-def test_a_group_that_is_not_there_is_dead(speaker: Speaker, name: str) -> None:
+def test_a_group_that_is_not_there_is_dead(speaker: RawKafka, name: str) -> None:
     (old,) = speaker.ask(ApiKey.DESCRIBE_GROUPS, {"groups": [name]}, 5)["groups"]
     assert (old["error_code"], old["group_state"]) == (0, "Dead")
     (new,) = speaker.ask(ApiKey.DESCRIBE_GROUPS, {"groups": [name]})["groups"]
@@ -306,7 +311,7 @@ def test_a_group_that_is_not_there_is_dead(speaker: Speaker, name: str) -> None:
 
 @pytest.mark.parametrize(("states", "found"), [(["empty"], True), (["Stable"], False), ([], True)])
 def test_groups_are_listed_by_state(
-    speaker: Speaker, name: str, states: list[str], found: bool
+    speaker: RawKafka, name: str, states: list[str], found: bool
 ) -> None:
     commit(speaker, name, speaker.make_topic(name), 1)
     told = speaker.ask(ApiKey.LIST_GROUPS, {"states_filter": states})
@@ -314,7 +319,7 @@ def test_groups_are_listed_by_state(
 
 
 def test_an_offset_of_a_topic_that_is_just_being_dropped_is_not_left_for_the_next_one(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     rows = [{"partition_index": 0, "committed_offset": 5}]
@@ -324,7 +329,7 @@ def test_an_offset_of_a_topic_that_is_just_being_dropped_is_not_left_for_the_nex
         "topics": [{"name": name, "partitions": rows}],
     }
     dropped = {"topics": [{"name": name}]}
-    with Speaker(broker.kafka_port) as other:
+    with RawKafka(broker.kafka_port) as other:
         other.ask(ApiKey.API_VERSIONS)
         with broker.held():
             other.send(request_frame(ApiKey.DELETE_TOPICS, 6, 1, "speaker", dropped))

@@ -14,11 +14,11 @@ import pytest
 from headwater.observe.metrics import METRICS
 from headwater.wire.kafka.apis import ApiKey
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_server_access import plain, sign_in
 from tests.kafka.test_server_groups import commit
 from tests.rig.kafka import batch_of
-from tests.server.running import running, settings
+from tests.server.running_server import running, settings
 
 KEYS = ("key-of-one", "key-of-two:read::org=2", "key-of-few:read:kafka:orders:")
 USERS = ("ann:anns-password:1", "bob:bobs-password:2")
@@ -42,7 +42,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     directory = tmp_path_factory.mktemp("filled") / "data"
     with running_broker(directory, api_keys=KEYS, kafka_users=USERS) as broker:
         for user, topics in (("ann", ("orders", "users")), ("bob", ("secrets",))):
-            with Speaker(broker.kafka_port) as speaker:
+            with RawKafka(broker.kafka_port) as speaker:
                 sign_in(speaker, plain(user, f"{user}s-password"))
                 for topic in topics:
                     speaker.make_topic(topic, partitions=2)
@@ -114,7 +114,7 @@ def test_a_server_without_the_port_has_no_kafka_topics(tmp_path: Path) -> None:
 
 
 def test_topics_can_be_looked_at_while_the_port_is_off(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "data") as broker, Speaker(broker.kafka_port) as speaker:
+    with running_broker(tmp_path / "data") as broker, RawKafka(broker.kafka_port) as speaker:
         speaker.make_topic("orders")
         speaker.produce("orders", batch_of("a"))
         assert speaker.ask(ApiKey.METADATA, {"topics": None})["topics"]

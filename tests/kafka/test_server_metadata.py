@@ -13,7 +13,7 @@ from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.codec import decode_response, encode_response
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 
 METADATA = SUPPORTED[ApiKey.METADATA]
 VERSIONS = range(METADATA.oldest, METADATA.newest + 1)
@@ -40,7 +40,7 @@ def test_a_row_says_what_the_table_says_of_it(version: int, partitions: int, nam
 
 
 def test_others_have_their_turn_while_all_topics_are_listed(
-    broker: Broker, speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, speaker: RawKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Topics may come meanwhile, and are not listed."""
     names = {speaker.make_topic(f"{name}-{number}") for number in range(20)}
@@ -60,7 +60,7 @@ def test_others_have_their_turn_while_all_topics_are_listed(
 
 
 def test_whoever_goes_while_all_topics_are_listed_leaves_nothing_behind(
-    broker: Broker, speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, speaker: RawKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(20):
         speaker.make_topic(f"{name}-{number}")
@@ -77,7 +77,7 @@ def test_whoever_goes_while_all_topics_are_listed_leaves_nothing_behind(
     known = set(broker.endpoint.connections)
     monkeypatch.setattr(cluster, "TURN_BYTES", 1)
     monkeypatch.setattr(cluster, "topic_row", row)
-    with Speaker(broker.kafka_port) as impatient:
+    with RawKafka(broker.kafka_port) as impatient:
         frame = request_frame(ApiKey.METADATA, METADATA.newest, 7, "speaker", {"topics": None})
         impatient.send(frame)
         assert impatient.is_hung_up()

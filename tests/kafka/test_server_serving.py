@@ -1,4 +1,4 @@
-"""The Kafka door as an operator meets it: `headwater serve`, pressure, descriptors."""
+"""The Kafka listener as an operator meets it: `headwater serve`, pressure, descriptors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_server_fetch import asked
 from tests.rig.kafka import batch_of
 from tests.rig.server_process import ServerProcess
@@ -29,7 +29,7 @@ def test_serve_tells_its_kafka_port_and_stops_while_clients_wait(tmp_path: Path)
     server = ServerProcess(tmp_path / "data", *flags, HEADWATER_KAFKA_PORT="")
     with server:
         port = json.loads(ports.read_text())["kafka"]
-        with Speaker(port) as speaker:
+        with RawKafka(port) as speaker:
             speaker.make_topic("orders")
             assert speaker.produce("orders", batch_of("a"))["base_offset"] == 0
             version = SUPPORTED[ApiKey.FETCH].newest
@@ -41,7 +41,7 @@ def test_serve_tells_its_kafka_port_and_stops_while_clients_wait(tmp_path: Path)
         told = f"Kafka clients on 127.0.0.1:{port} (no users: every client may do everything)"
         assert told in said
         server.restart()
-        with Speaker(json.loads(ports.read_text())["kafka"]) as speaker:
+        with RawKafka(json.loads(ports.read_text())["kafka"]) as speaker:
             assert speaker.end_of("orders") == 1
 
 
@@ -54,7 +54,7 @@ def test_segments_and_indexes_lie_in_the_data_directory_that_is_named(tmp_path: 
         tmp_path / "named", "--kafka-port", "0", "--port-file", str(ports), HEADWATER_KAFKA_PORT=""
     )
     with server:
-        with Speaker(json.loads(ports.read_text())["kafka"]) as speaker:
+        with RawKafka(json.loads(ports.read_text())["kafka"]) as speaker:
             speaker.make_topic("orders")
             assert speaker.produce("orders", batch_of("a"))["error_code"] == 0
         assert server.stop() == 0
@@ -63,7 +63,7 @@ def test_segments_and_indexes_lie_in_the_data_directory_that_is_named(tmp_path: 
 
 
 def test_under_pressure_producers_are_told_to_come_back(
-    broker: Broker, speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, speaker: RawKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speaker.make_topic(name)
     rows = [{"index": 0, "records": batch_of("a")}]
@@ -84,7 +84,7 @@ def test_under_pressure_producers_are_told_to_come_back(
 
 
 def test_what_a_new_producer_sent_behind_a_refused_batch_is_not_taken_before_it(
-    speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+    speaker: RawKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speaker.make_topic(name)
     batches = [batch_of("a", producer=Producer(77, 0, sequence)) for sequence in range(2)]
@@ -99,7 +99,11 @@ def test_what_a_new_producer_sent_behind_a_refused_batch_is_not_taken_before_it(
 
 def test_all_protocols_share_the_connections_there_may_be(tmp_path: Path) -> None:
     server = running_broker(tmp_path / "data", limits={"connections": 2})
-    with server as broker, Speaker(broker.kafka_port) as one, Speaker(broker.kafka_port) as two:
+    with (
+        server as broker,
+        RawKafka(broker.kafka_port) as one,
+        RawKafka(broker.kafka_port) as two,
+    ):
         for speaker in (one, two):
             speaker.ask(ApiKey.METADATA, {"topics": []})
         with (

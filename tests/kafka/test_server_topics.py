@@ -12,14 +12,14 @@ from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import batch_of
 
 TOPIC = 2
 BROKER = 4
 
 
-def create(speaker: Speaker, *rows: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
+def create(speaker: RawKafka, *rows: dict[str, Any], **more: Any) -> list[dict[str, Any]]:
     told = speaker.ask(ApiKey.CREATE_TOPICS, {"topics": list(rows), **more})
     return list(told["topics"])
 
@@ -28,7 +28,7 @@ def asked(name: str, **more: Any) -> dict[str, Any]:
     return {"name": name, "num_partitions": -1, "replication_factor": -1, **more}
 
 
-def metadata(speaker: Speaker, name: str, *, makes: bool = True) -> dict[str, Any]:
+def metadata(speaker: RawKafka, name: str, *, makes: bool = True) -> dict[str, Any]:
     values = {"topics": [{"name": name}], "allow_auto_topic_creation": makes}
     (row,) = speaker.ask(ApiKey.METADATA, values)["topics"]
     return dict(row)
@@ -58,7 +58,7 @@ def metadata(speaker: Speaker, name: str, *, makes: bool = True) -> dict[str, An
     ],
 )
 def test_a_topic_that_cannot_be_is_refused_and_not_made(
-    speaker: Speaker, name: str, wrong: dict[str, Any], code: ErrorCode
+    speaker: RawKafka, name: str, wrong: dict[str, Any], code: ErrorCode
 ) -> None:
     name = name[:100]
     (row,) = create(speaker, asked(name, **wrong))
@@ -69,7 +69,7 @@ def test_a_topic_that_cannot_be_is_refused_and_not_made(
 
 @pytest.mark.parametrize("name", ["", ".", "..", "a b", "a/b", "x" * 250, "ü"])
 def test_names_that_cannot_be_are_refused_also_for_topics_made_in_passing(
-    speaker: Speaker, name: str
+    speaker: RawKafka, name: str
 ) -> None:
     (row,) = create(speaker, asked(name))
     assert row["error_code"] == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -90,7 +90,7 @@ OTHER_ID = bytes(range(16))
     ],
 )
 def test_no_topic_is_deleted_where_it_is_in_doubt_which_is_meant(
-    speaker: Speaker, name: str, rows: list[dict[str, Any]]
+    speaker: RawKafka, name: str, rows: list[dict[str, Any]]
 ) -> None:
     topic = speaker.make_topic(name[:100])
     rows = [{**row, "name": topic if row["name"] == "" else None} for row in rows]
@@ -100,7 +100,7 @@ def test_no_topic_is_deleted_where_it_is_in_doubt_which_is_meant(
     assert metadata(speaker, topic, makes=False)["error_code"] == 0
 
 
-def test_a_topic_that_is_named_twice_gets_no_partitions(speaker: Speaker, name: str) -> None:
+def test_a_topic_that_is_named_twice_gets_no_partitions(speaker: RawKafka, name: str) -> None:
     topic = speaker.make_topic(name)
     rows = [{"name": topic, "count": count} for count in (3, 4)]
     told = speaker.ask(ApiKey.CREATE_PARTITIONS, {"topics": rows})["results"]
@@ -119,7 +119,7 @@ def test_a_topic_that_is_named_twice_gets_no_partitions(speaker: Speaker, name: 
     ],
 )
 def test_new_partitions_are_placed_where_there_is_a_broker(
-    speaker: Speaker, name: str, placed: list[list[int]] | None, code: int
+    speaker: RawKafka, name: str, placed: list[list[int]] | None, code: int
 ) -> None:
     topic = speaker.make_topic(name[:100])
     assignments = None if placed is None else [{"broker_ids": nodes} for nodes in placed]
@@ -129,7 +129,7 @@ def test_new_partitions_are_placed_where_there_is_a_broker(
     assert len(metadata(speaker, topic)["partitions"]) == (1 if code else 3)
 
 
-def test_what_is_changed_twice_in_one_request_is_not_changed(speaker: Speaker, name: str) -> None:
+def test_what_is_changed_twice_in_one_request_is_not_changed(speaker: RawKafka, name: str) -> None:
     topic = speaker.make_topic(name)
     configs = [{"name": "retention.ms", "value": value} for value in ("1000000", "2000000")]
     resource = {"resource_type": 2, "resource_name": topic}
@@ -144,7 +144,7 @@ def test_what_is_changed_twice_in_one_request_is_not_changed(speaker: Speaker, n
     assert told["configs"][0]["value"] == "-1"
 
 
-def test_whoever_has_heard_of_a_later_leader_is_told_so(speaker: Speaker, name: str) -> None:
+def test_whoever_has_heard_of_a_later_leader_is_told_so(speaker: RawKafka, name: str) -> None:
     topic = speaker.make_topic(name)
     for epoch, code in ((0, ErrorCode.NONE), (1, ErrorCode.UNKNOWN_LEADER_EPOCH)):
         row = {"partition_index": 0, "timestamp": -1, "current_leader_epoch": epoch}
@@ -153,7 +153,7 @@ def test_whoever_has_heard_of_a_later_leader_is_told_so(speaker: Speaker, name: 
         assert told["partitions"][0]["error_code"] == code
 
 
-def test_no_epoch_is_told_where_no_offset_is_found(speaker: Speaker, name: str) -> None:
+def test_no_epoch_is_told_where_no_offset_is_found(speaker: RawKafka, name: str) -> None:
     topic = speaker.make_topic(name)
     values = {"topics": [{"name": topic, "partitions": [{"partition_index": 0, "timestamp": 7}]}]}
     (told,) = speaker.ask(ApiKey.LIST_OFFSETS, values)["topics"]
@@ -161,7 +161,7 @@ def test_no_epoch_is_told_where_no_offset_is_found(speaker: Speaker, name: str) 
     assert (row["error_code"], row["offset"], row["leader_epoch"]) == (0, -1, -1)
 
 
-def test_topics_are_made_each_by_itself(speaker: Speaker, name: str) -> None:
+def test_topics_are_made_each_by_itself(speaker: RawKafka, name: str) -> None:
     assignment = [{"partition_index": each, "broker_ids": [1]} for each in (1, 0)]
     rows = create(
         speaker,
@@ -180,7 +180,7 @@ def test_topics_are_made_each_by_itself(speaker: Speaker, name: str) -> None:
     assert row["error_code"] == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_what_is_only_validated_is_not_made(speaker: Speaker, name: str) -> None:
+def test_what_is_only_validated_is_not_made(speaker: RawKafka, name: str) -> None:
     (row,) = create(speaker, asked(name, num_partitions=3), validate_only=True)
     assert (row["error_code"], row["num_partitions"]) == (0, 3)
     assert metadata(speaker, name, makes=False)["error_code"] == 3
@@ -193,13 +193,13 @@ def test_what_is_only_validated_is_not_made(speaker: Speaker, name: str) -> None
 def test_topics_are_made_in_passing_only_where_that_is_wanted(tmp_path: Path) -> None:
     fields: dict[str, Any] = {"kafka_auto_create_topics": False, "kafka_default_partitions": 3}
     broker = running_broker(tmp_path / "a", **fields)
-    with broker as found, Speaker(found.kafka_port) as speaker:
+    with broker as found, RawKafka(found.kafka_port) as speaker:
         assert metadata(speaker, "orders")["error_code"] == 3
         create(speaker, asked("users"))
         assert len(metadata(speaker, "users")["partitions"]) == 3
 
 
-def test_a_topic_is_made_in_passing_once(speaker: Speaker, name: str) -> None:
+def test_a_topic_is_made_in_passing_once(speaker: RawKafka, name: str) -> None:
     values = {"topics": [{"name": name}, {"name": name}], "allow_auto_topic_creation": True}
     rows = speaker.ask(ApiKey.METADATA, values)["topics"]
     assert [row["error_code"] for row in rows] == [0, ErrorCode.LEADER_NOT_AVAILABLE]
@@ -208,11 +208,11 @@ def test_a_topic_is_made_in_passing_once(speaker: Speaker, name: str) -> None:
 
 
 def test_clients_are_told_where_they_came_in_or_what_was_set(tmp_path: Path) -> None:
-    with running_broker(tmp_path / "a") as broker, Speaker(broker.kafka_port) as speaker:
+    with running_broker(tmp_path / "a") as broker, RawKafka(broker.kafka_port) as speaker:
         (row,) = speaker.ask(ApiKey.METADATA, {"topics": []})["brokers"]
         assert (row["host"], row["port"]) == ("127.0.0.1", broker.kafka_port)
     elsewhere = running_broker(tmp_path / "b", kafka_advertised="log.example:19092")
-    with elsewhere as broker, Speaker(broker.kafka_port) as speaker:
+    with elsewhere as broker, RawKafka(broker.kafka_port) as speaker:
         (row,) = speaker.ask(ApiKey.METADATA, {"topics": []})["brokers"]
         assert (row["node_id"], row["host"], row["port"]) == (1, "log.example", 19092)
         told = speaker.ask(ApiKey.FIND_COORDINATOR, {"coordinator_keys": ["g"]})
@@ -223,7 +223,7 @@ def test_clients_are_told_where_they_came_in_or_what_was_set(tmp_path: Path) -> 
     ("timestamp", "offset"), [(-1, 3), (-2, 0), (-3, 0), (0, 0), (2**62, -1), (-4, -1), (-9, -1)]
 )
 def test_offsets_are_found_by_every_kind_of_time(
-    speaker: Speaker, name: str, timestamp: int, offset: int
+    speaker: RawKafka, name: str, timestamp: int, offset: int
 ) -> None:
     speaker.make_topic(name)
     speaker.produce(name, batch_of("a", "b", "c"))
@@ -235,7 +235,7 @@ def test_offsets_are_found_by_every_kind_of_time(
 
 
 def test_a_kind_of_time_that_is_newer_than_the_request_is_not_known(
-    speaker: Speaker, name: str
+    speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     for version, code in ((6, ErrorCode.UNSUPPORTED_VERSION), (7, ErrorCode.NONE)):
@@ -245,7 +245,7 @@ def test_a_kind_of_time_that_is_newer_than_the_request_is_not_known(
         assert told["topics"][0]["partitions"][0]["error_code"] == code
 
 
-def test_the_only_epoch_ends_where_the_log_ends(speaker: Speaker, name: str) -> None:
+def test_the_only_epoch_ends_where_the_log_ends(speaker: RawKafka, name: str) -> None:
     speaker.make_topic(name)
     speaker.produce(name, batch_of("a", "b"))
 
@@ -260,7 +260,7 @@ def test_the_only_epoch_ends_where_the_log_ends(speaker: Speaker, name: str) -> 
     assert end(5) == (-1, -1)
 
 
-def configs(speaker: Speaker, kind: int, name: str) -> dict[str, str]:
+def configs(speaker: RawKafka, kind: int, name: str) -> dict[str, str]:
     values = {"resources": [{"resource_type": kind, "resource_name": name}]}
     (told,) = speaker.ask(ApiKey.DESCRIBE_CONFIGS, values)["results"]
     assert told["error_code"] == 0, told
@@ -271,7 +271,7 @@ def configs(speaker: Speaker, kind: int, name: str) -> dict[str, str]:
     ("operation", "value", "after"), [(0, "1000", "1000"), (1, None, "-1"), (9, "1", "5000")]
 )
 def test_single_configs_are_set_and_taken_back(
-    speaker: Speaker, name: str, operation: int, value: str | None, after: str
+    speaker: RawKafka, name: str, operation: int, value: str | None, after: str
 ) -> None:
     row = asked(name, configs=[{"name": "retention.ms", "value": "5000"}])
     create(speaker, row)
@@ -281,7 +281,7 @@ def test_single_configs_are_set_and_taken_back(
     assert configs(speaker, TOPIC, name)["retention.ms"] == after
 
 
-def test_settings_of_the_server_are_shown_and_not_changed(speaker: Speaker) -> None:
+def test_settings_of_the_server_are_shown_and_not_changed(speaker: RawKafka) -> None:
     assert configs(speaker, BROKER, "1")["num.partitions"] == "1"
     change = {"name": "num.partitions", "config_operation": 0, "value": "5"}
     resource = {"resource_type": BROKER, "resource_name": "1", "configs": [change]}
@@ -291,7 +291,7 @@ def test_settings_of_the_server_are_shown_and_not_changed(speaker: Speaker) -> N
 
 @pytest.mark.claims(49)
 def test_there_is_one_copy_of_everything_and_clients_are_told_so(
-    speaker: Speaker, name: str
+    speaker: RawKafka, name: str
 ) -> None:
     (refused,) = create(speaker, asked(name, replication_factor=2))
     assert refused["error_code"] == ErrorCode.INVALID_REPLICATION_FACTOR
@@ -304,7 +304,7 @@ def test_there_is_one_copy_of_everything_and_clients_are_told_so(
 
 @pytest.mark.parametrize("version", [10, 11, 12])
 def test_a_topic_without_a_name_beside_one_that_is_being_made_is_answered(
-    speaker: Speaker, name: str, version: int
+    speaker: RawKafka, name: str, version: int
 ) -> None:
     topics = [{"name": None, "topic_id": b"n" * 16}, {"name": name}]
     told = speaker.ask(ApiKey.METADATA, {"topics": topics}, version)
@@ -315,7 +315,7 @@ def test_a_topic_without_a_name_beside_one_that_is_being_made_is_answered(
 @pytest.mark.parametrize("version", [10, 12])
 @pytest.mark.parametrize("nobody", [None, ""])
 def test_an_id_tells_which_topic_is_meant_whatever_its_name_says(
-    speaker: Speaker, name: str, version: int, nobody: str | None
+    speaker: RawKafka, name: str, version: int, nobody: str | None
 ) -> None:
     speaker.make_topic(name, 2)
     topic_id = metadata(speaker, name)["topic_id"]
@@ -329,7 +329,7 @@ def test_an_id_tells_which_topic_is_meant_whatever_its_name_says(
 
 
 def test_an_answer_that_cannot_be_written_leaves_nobody_waiting(
-    broker: Broker, speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+    broker: Broker, speaker: RawKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing is known that would; whoever asks is told all the same, or hung up on."""
     monkeypatch.setattr(cluster, "CLUSTER_ID", 5)
@@ -349,10 +349,10 @@ def change_of(topic: str, config: str, value: str) -> bytes:
 
 
 def test_two_changes_at_once_by_two_clients_are_both_made(
-    broker: Broker, speaker: Speaker, name: str
+    broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
-    with Speaker(broker.kafka_port) as other:
+    with RawKafka(broker.kafka_port) as other:
         other.ask(ApiKey.API_VERSIONS)
         with broker.held():
             speaker.send(change_of(name, "retention.ms", "5000000"))
@@ -367,7 +367,7 @@ def test_two_changes_at_once_by_two_clients_are_both_made(
     assert configs_of(speaker, name) == ("7000000", "6000000")
 
 
-def configs_of(speaker: Speaker, topic: str) -> tuple[str, str]:
+def configs_of(speaker: RawKafka, topic: str) -> tuple[str, str]:
     resource = {"resource_type": TOPIC, "resource_name": topic, "configuration_keys": None}
     (told,) = speaker.ask(ApiKey.DESCRIBE_CONFIGS, {"resources": [resource]})["results"]
     found = {each["name"]: each["value"] for each in told["configs"]}

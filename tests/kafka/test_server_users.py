@@ -1,4 +1,4 @@
-"""Users of the Kafka door, and SCRAM against the example in its own specification."""
+"""Users of the Kafka listener, and SCRAM against the example in its own specification."""
 
 from __future__ import annotations
 

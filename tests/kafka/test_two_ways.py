@@ -20,7 +20,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
 from headwater.wire.kafka.plain import read_plain
 from tests.kafka.broker import Broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import batch_of
 
 every_version = pytest.mark.parametrize("version", range(3, 10))
@@ -42,7 +42,7 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
     assert request.param == "short" or not any(went)
 
 
-def ask(speaker: Speaker, name: str, records: bytes, version: int = 9) -> dict[str, Any]:
+def ask(speaker: RawKafka, name: str, records: bytes, version: int = 9) -> dict[str, Any]:
     rows = [{"index": 0, "records": records}]
     values = {"acks": -1, "topic_data": [{"name": name, "partition_data": rows}]}
     return speaker.ask(ApiKey.PRODUCE, values, version)
@@ -57,7 +57,9 @@ def told(name: str, throttle_ms: int = 0, **row: Any) -> dict[str, Any]:
 
 
 @every_version
-def test_a_batch_is_acked_alike(way: list[bool], speaker: Speaker, name: str, version: int) -> None:
+def test_a_batch_is_acked_alike(
+    way: list[bool], speaker: RawKafka, name: str, version: int
+) -> None:
     speaker.make_topic(name)
     start = 0 if version >= 5 else -1
     for offset in (0, 2):
@@ -68,7 +70,7 @@ def test_a_batch_is_acked_alike(way: list[bool], speaker: Speaker, name: str, ve
         assert (answer["throttle_time_ms"], row["error_message"]) == (0, None)
 
 
-def test_a_repeat_gets_the_answer_it_had(way: list[bool], speaker: Speaker, name: str) -> None:
+def test_a_repeat_gets_the_answer_it_had(way: list[bool], speaker: RawKafka, name: str) -> None:
     speaker.make_topic(name)
     batch = batch_of("a", producer=Producer(77, 0, 0))
     first, again = ask(speaker, name, batch), ask(speaker, name, batch)
@@ -77,7 +79,7 @@ def test_a_repeat_gets_the_answer_it_had(way: list[bool], speaker: Speaker, name
 
 
 def test_a_gap_in_the_sequence_is_refused_alike(
-    way: list[bool], speaker: Speaker, name: str
+    way: list[bool], speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     ask(speaker, name, batch_of("a", producer=Producer(77, 0, 0)))
@@ -89,7 +91,7 @@ def test_a_gap_in_the_sequence_is_refused_alike(
 
 
 def test_under_pressure_the_answer_says_how_long_to_wait(
-    way: list[bool], speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+    way: list[bool], speaker: RawKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speaker.make_topic(name)
     with monkeypatch.context() as pressed:
@@ -108,7 +110,7 @@ def test_under_pressure_the_answer_says_how_long_to_wait(
 
 
 def test_each_of_several_partitions_is_told_its_own(
-    way: list[bool], speaker: Speaker, name: str
+    way: list[bool], speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name, 2)
     ahead = batch_of("x", producer=Producer(77, 0, 0))
@@ -139,7 +141,7 @@ def test_each_of_several_partitions_is_told_its_own(
     ]
 
 
-def test_who_wants_no_acks_gets_none(way: list[bool], speaker: Speaker, name: str) -> None:
+def test_who_wants_no_acks_gets_none(way: list[bool], speaker: RawKafka, name: str) -> None:
     speaker.make_topic(name)
     rows = [{"index": 0, "records": batch_of("a")}]
     values = {"acks": 0, "topic_data": [{"name": name, "partition_data": rows}]}
@@ -159,7 +161,7 @@ def test_who_wants_no_acks_gets_none(way: list[bool], speaker: Speaker, name: st
 )
 def test_whatever_the_store_says_is_told_alike(
     way: list[bool],
-    speaker: Speaker,
+    speaker: RawKafka,
     name: str,
     monkeypatch: pytest.MonkeyPatch,
     error: Exception,
@@ -184,7 +186,7 @@ def test_whatever_the_store_says_is_told_alike(
 
 
 def test_an_answer_that_cannot_be_written_is_told_as_an_error(
-    speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+    speaker: RawKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The batch is stored, but its producer must not wait for ever."""
     speaker.make_topic(name)
@@ -200,7 +202,7 @@ def test_an_answer_that_cannot_be_written_is_told_as_an_error(
 
 
 def test_requests_of_both_kinds_are_counted(
-    way: list[bool], broker: Broker, speaker: Speaker, name: str
+    way: list[bool], broker: Broker, speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
     counters = broker.endpoint.counters
@@ -211,7 +213,11 @@ def test_requests_of_both_kinds_are_counted(
 
 
 def test_only_what_was_stored_counts_as_produced(
-    way: list[bool], broker: Broker, speaker: Speaker, name: str, monkeypatch: pytest.MonkeyPatch
+    way: list[bool],
+    broker: Broker,
+    speaker: RawKafka,
+    name: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     speaker.make_topic(name)
     with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
@@ -240,7 +246,7 @@ def test_only_what_was_stored_counts_as_produced(
         assert counted(topic, batch_of("c")) == (1, 1)
 
 
-def test_answers_keep_the_order_of_requests_of_both_kinds(speaker: Speaker, name: str) -> None:
+def test_answers_keep_the_order_of_requests_of_both_kinds(speaker: RawKafka, name: str) -> None:
     """Two plain ones around one that is not: its two partitions take the long way."""
     speaker.make_topic(name, 2)
     one = [{"index": 0, "records": batch_of("a")}]

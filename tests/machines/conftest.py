@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.server.running import RunningServer, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, running, settings
 
 ORDER: dict[str, Any] = {
     "states": ["created", "paid", "shipped"],
@@ -39,7 +39,7 @@ def rcpx_port(server: RunningServer) -> int:
 
 
 @pytest.fixture
-def http(server: RunningServer) -> Iterator[Browserless]:
+def http(server: RunningServer) -> Iterator[RawHttp]:
     with server.talk() as connection:
         yield connection
 

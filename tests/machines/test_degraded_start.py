@@ -13,11 +13,11 @@ from headwater.core.errors import DamageError
 from headwater.observe.metrics import METRICS, PREFIX
 from headwater.wire.kafka.apis import ApiKey
 from tests.kafka.broker import Broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import wire
-from tests.server.running import running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import running, settings
 
 
 @pytest.fixture
@@ -52,23 +52,23 @@ def server(directory: Path) -> Iterator[Broker]:
 
 
 @pytest.fixture
-def http(server: Broker) -> Iterator[Browserless]:
+def http(server: Broker) -> Iterator[RawHttp]:
     with server.talk() as connection:
         yield connection
 
 
 def test_topics_and_kafka_are_served_while_the_machines_are_away(
-    server: Broker, http: Browserless
+    server: Broker, http: RawHttp
 ) -> None:
     assert http.ask("POST", "/v0/topics/orders", {"records": [{"data": 2}]}).status == 200
     told = http.ask("POST", "/v0/topics/orders/diff", {"from_seq": 0})
     assert [record["data"] for record in told.json["records"]] == [1, 2]
-    with Speaker(server.kafka_port) as kafka:
+    with RawKafka(server.kafka_port) as kafka:
         assert kafka.ask(ApiKey.METADATA)["brokers"]
 
 
 def test_every_call_to_the_machines_is_answered_with_file_and_reason(
-    server: Broker, http: Browserless, directory: Path
+    server: Broker, http: RawHttp, directory: Path
 ) -> None:
     for method, path, body in (
         ("GET", "/v0/machines", None),
@@ -98,7 +98,7 @@ def test_rcpx_is_answered_with_the_contracts_code(server: Broker) -> None:
 
 
 def test_readiness_status_and_metrics_name_the_part_that_is_away(
-    http: Browserless, directory: Path
+    http: RawHttp, directory: Path
 ) -> None:
     ready = http.get("/v0/ready")
     assert (ready.status, ready.json["status"]) == (200, "degraded")

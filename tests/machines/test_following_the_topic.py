@@ -1,4 +1,4 @@
-"""The topic of transitions through every door: whoever follows topics can follow machines."""
+"""The topic of transitions through every protocol: a follower of topics can follow machines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 import headwater
 from headwater import Record
 from tests.kafka.broker import Broker, running_broker
-from tests.server.running import eventually
+from tests.server.running_server import eventually
 
 TOPIC, AMONG_KAFKAS = "machines:transitions", "machines.transitions"
 LAMP: dict[str, Any] = {

@@ -28,7 +28,7 @@ from headwater.testing import FakeDisk
 from tests.machines.conftest import ORDER
 from tests.rig.machines import ORDER as STEPPED_ORDER
 from tests.rig.machines import PLACE, SMALL, SteppedStore, new_disk
-from tests.server.running import SMALL_ENGINE, eventually, running, settings
+from tests.server.running_server import SMALL_ENGINE, eventually, running, settings
 
 BUSY = MachineSettings(
     wal_segment_bytes=32 * 1024,

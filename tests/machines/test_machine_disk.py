@@ -9,7 +9,7 @@ import pytest
 from tests.machines.test_machine_http import create, put
 from tests.machines.test_rcpx_conduct import wire
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import running, settings
+from tests.server.running_server import running, settings
 
 
 @pytest.mark.parametrize(

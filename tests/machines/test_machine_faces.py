@@ -25,7 +25,7 @@ from headwater.config.wal import WalSettings
 from headwater.model.machines.errors import MachineError
 from headwater.wire.machine_answers import GapAnswer, TransitionAnswer
 from tests.machines.conftest import ORDER
-from tests.server.running import RunningServer
+from tests.server.running_server import RunningServer
 
 SMALL = EngineSettings(wal=WalSettings(shards=1, file_bytes=1024 * 1024))
 

@@ -19,28 +19,28 @@ from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.engine.operation import Operation
 from headwater.server.machines import transition_follower
 from tests.machines.conftest import ORDER
-from tests.server.running import RunningServer, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, running, settings
 
 READER, TENANT, ADMIN = "reader-secret", "tenant-secret", "admin-secret"
 
 
-def put(http: Browserless, machine: str, version: int = 1, definition: Any = ORDER) -> Any:
+def put(http: RawHttp, machine: str, version: int = 1, definition: Any = ORDER) -> Any:
     path = f"/v0/machines/{machine}/versions/{version}"
     return http.ask("PUT", path, {"definition": definition})
 
 
-def create(http: Browserless, machine: str, instance_id: str, **fields: Any) -> Any:
+def create(http: RawHttp, machine: str, instance_id: str, **fields: Any) -> Any:
     body = {"machine": machine, "instance_id": instance_id, **fields}
     return http.ask("POST", "/v0/instances", body)
 
 
-def apply(http: Browserless, instance_id: str, event: str, **fields: Any) -> Any:
+def apply(http: RawHttp, instance_id: str, event: str, **fields: Any) -> Any:
     return http.ask("POST", f"/v0/instances/{instance_id}/events", {"event": event, **fields})
 
 
 @contextmanager
-def following(server: RunningServer, query: str, **headers: str) -> Iterator[Browserless]:
+def following(server: RunningServer, query: str, **headers: str) -> Iterator[RawHttp]:
     with server.talk() as connection:
         connection.send(connection.request("GET", f"/v0/instances/watch?{query}", headers=headers))
         status, _ = connection.head()
@@ -48,7 +48,7 @@ def following(server: RunningServer, query: str, **headers: str) -> Iterator[Bro
         yield connection
 
 
-def next_event(connection: Browserless, name: str) -> tuple[str, Any]:
+def next_event(connection: RawHttp, name: str) -> tuple[str, Any]:
     """The next event of this name: its id and its data."""
 
     while True:
@@ -61,7 +61,7 @@ def next_event(connection: Browserless, name: str) -> tuple[str, Any]:
             return fields.get("id", ""), json.loads(fields["data"])
 
 
-def test_making_is_201_and_repeating_is_200(http: Browserless, name: str) -> None:
+def test_making_is_201_and_repeating_is_200(http: RawHttp, name: str) -> None:
     assert put(http, name).status == 201
     assert put(http, name).status == 200
     assert put(http, name, 1, {**ORDER, "initial": "paid"}).code == "MACHINE_VERSION_EXISTS"
@@ -72,7 +72,7 @@ def test_making_is_201_and_repeating_is_200(http: Browserless, name: str) -> Non
     assert create(http, name, name).status == 409
 
 
-def test_an_idempotency_key_may_come_as_a_header(http: Browserless, name: str) -> None:
+def test_an_idempotency_key_may_come_as_a_header(http: RawHttp, name: str) -> None:
     put(http, name)
     create(http, name, name, initial_ctx={"amount": 1})
     path, headers = f"/v0/instances/{name}/events", {"idempotency-key": "pay"}
@@ -82,14 +82,14 @@ def test_an_idempotency_key_may_come_as_a_header(http: Browserless, name: str) -
     assert not http.ask("DELETE", f"/v0/instances/{name}", headers=headers).json["applied"]
 
 
-def test_ids_with_any_printable_character_go_through_a_path(http: Browserless, name: str) -> None:
+def test_ids_with_any_printable_character_go_through_a_path(http: RawHttp, name: str) -> None:
     put(http, name)
     assert create(http, name, f"{name}/ä b?#%").status == 201
     path = f"/v0/instances/{name}%2F%C3%A4%20b%3F%23%25"
     assert http.get(path).json["instance_id"] == f"{name}/ä b?#%"
 
 
-def test_every_offset_stands_there_as_a_number_and_as_text(http: Browserless, name: str) -> None:
+def test_every_offset_stands_there_as_a_number_and_as_text(http: RawHttp, name: str) -> None:
     put(http, name)
     made = create(http, name, name, initial_ctx={"amount": 1}).json
     assert made["wal_offset_text"] == str(made["wal_offset"])
@@ -123,16 +123,14 @@ def test_every_offset_stands_there_as_a_number_and_as_text(http: Browserless, na
     ],
 )
 def test_bad_requests_have_their_code_and_change_nothing(
-    http: Browserless, method: str, path: str, body: Any, code: str
+    http: RawHttp, method: str, path: str, body: Any, code: str
 ) -> None:
     before = http.get("/v0/machines/wal/stats").json["current_offset"]
     assert http.ask(method, path, body).code == code
     assert http.get("/v0/machines/wal/stats").json["current_offset"] == before
 
 
-def test_the_history_of_events_without_a_payload_is_sound_json(
-    http: Browserless, name: str
-) -> None:
+def test_the_history_of_events_without_a_payload_is_sound_json(http: RawHttp, name: str) -> None:
     put(http, name)
     create(http, name, name, initial_ctx={"amount": 1})
     apply(http, name, "PAY")
@@ -144,13 +142,13 @@ def test_the_history_of_events_without_a_payload_is_sound_json(
     assert found == [("PAY", None), ("CANCEL", {}), ("PAY", {"by": "ann"})]
 
 
-def test_a_path_written_out_in_full_is_never_the_id_of_an_instance(http: Browserless) -> None:
+def test_a_path_written_out_in_full_is_never_the_id_of_an_instance(http: RawHttp) -> None:
     refused = http.ask("DELETE", "/v0/instances/batch")
     assert (refused.status, refused.headers["allow"]) == (405, "POST")
 
 
 def test_an_idle_watch_tells_the_past_first_however_long_reading_it_takes(
-    server: RunningServer, http: Browserless, name: str, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer, http: RawHttp, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(http, name)
     create(http, name, name, initial_ctx={"amount": 1})
@@ -184,7 +182,7 @@ def test_heartbeats_do_not_keep_an_idle_watch_open(
         assert not watch.rest()
 
 
-def test_a_drawing_is_safe_to_open_in_a_browser(http: Browserless, name: str) -> None:
+def test_a_drawing_is_safe_to_open_in_a_browser(http: RawHttp, name: str) -> None:
     put(http, name)
     create(http, name, name)
     path = f"/v0/machines/{name}/versions/latest/drawing"
@@ -197,7 +195,7 @@ def test_a_drawing_is_safe_to_open_in_a_browser(http: Browserless, name: str) ->
 
 
 def test_nobody_waits_while_a_large_machine_is_drawn(
-    http: Browserless, name: str, monkeypatch: pytest.MonkeyPatch
+    http: RawHttp, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     loops: list[bool] = []
 
@@ -212,7 +210,7 @@ def test_nobody_waits_while_a_large_machine_is_drawn(
 
 
 def test_a_stream_begins_with_history_and_goes_on_behind_the_last_id(
-    server: RunningServer, http: Browserless, name: str
+    server: RunningServer, http: RawHttp, name: str
 ) -> None:
     put(http, name)
     made = create(http, name, name, initial_ctx={"amount": 1}).json
@@ -229,7 +227,7 @@ def test_a_stream_begins_with_history_and_goes_on_behind_the_last_id(
 
 
 def test_a_stream_without_events_still_says_where_it_began(
-    server: RunningServer, http: Browserless, name: str
+    server: RunningServer, http: RawHttp, name: str
 ) -> None:
     put(http, name)
     create(http, name, name, initial_ctx={"amount": 1})
@@ -240,7 +238,7 @@ def test_a_stream_without_events_still_says_where_it_began(
         assert next_event(stream, "transition")[1]["event"] == "PAY"
 
 
-def test_an_instance_deletes_itself_when_its_time_is_up(http: Browserless, name: str) -> None:
+def test_an_instance_deletes_itself_when_its_time_is_up(http: RawHttp, name: str) -> None:
     put(http, name)
     create(http, name, name, ttl_ms=1)
     while http.get(f"/v0/instances/{name}").status == 200:

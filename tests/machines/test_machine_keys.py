@@ -11,15 +11,15 @@ import pytest
 
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import Wire, wire
-from tests.server.running import RunningServer, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, running, settings
 
 ADMIN, WRITER, TENANT = "admin-secret", "writer-secret", "tenant-secret"
 KEYS = (ADMIN, f"{WRITER}:read+write", f"{TENANT}:read+write+delete:mine")
 
 
 class Who(NamedTuple):
-    http: Browserless
+    http: RawHttp
     rcpx: Wire
 
 

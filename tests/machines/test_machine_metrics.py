@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from tests.machines.test_machine_http import apply, create, put
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
 
 
 @pytest.mark.claims(111)
-def test_the_machines_log_is_in_the_metrics_by_names_with_wal(http: Browserless, name: str) -> None:
+def test_the_machines_log_is_in_the_metrics_by_names_with_wal(http: RawHttp, name: str) -> None:
     def metrics() -> dict[str, float]:
         found: dict[str, float] = http.get("/metrics", accept="application/json").json["metrics"]
         return found

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from headwater.cli.app import app
 from tests.machines.conftest import ORDER
-from tests.server.running import RunningServer
+from tests.server.running_server import RunningServer
 
 
 class Shell:

@@ -22,8 +22,8 @@ from headwater.wire.rcpx.frame import (
 )
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import Wire, wire
-from tests.server.running import SMALL_ENGINE, RunningServer, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import SMALL_ENGINE, RunningServer, running, settings
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_a_state_and_a_list_of_it_are_the_same_definition(client: Wire, name: st
 
 
 def test_a_definition_keeps_the_fields_that_nobody_knows(
-    client: Wire, name: str, http: Browserless
+    client: Wire, name: str, http: RawHttp
 ) -> None:
     more = {**ORDER, "meta": None, "layout": {"x": 1}}
     more["transitions"] = [{**each, "label": "then"} for each in ORDER["transitions"]]
@@ -230,7 +230,7 @@ def test_definitions_with_unknown_fields_are_there_after_a_restart(tmp_path: Pat
                     client.ok("COMPACT")
 
 
-def test_unknown_params_are_passed_over(client: Wire, name: str, http: Browserless) -> None:
+def test_unknown_params_are_passed_over(client: Wire, name: str, http: RawHttp) -> None:
     extra = {"surprise": 1}
     asked = {"machine": name, "version": 1, "instance_id": name, "initial_ctx": {"amount": 1}}
     client.ok("CREATE_INSTANCE", {**asked, **extra})
@@ -302,7 +302,7 @@ def test_an_atomic_batch_reads_what_it_did_itself(client: Wire, name: str) -> No
 
 
 def test_deleting_twice_succeeds_and_deleting_what_never_was_does_not(
-    client: Wire, name: str, http: Browserless
+    client: Wire, name: str, http: RawHttp
 ) -> None:
     make(client, name, name)
     first = client.ok("DELETE_INSTANCE", {"instance_id": name})

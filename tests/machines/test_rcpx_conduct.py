@@ -15,7 +15,7 @@ import pytest
 from headwater.config.machines import MachineSettings
 from headwater.wire.rcpx.frame import HEADER, MessageReader, RcpxFlag, WireMode, frame, message
 from tests.machines.conftest import ORDER
-from tests.server.running import SMALL_ENGINE, RunningServer, eventually, running, settings
+from tests.server.running_server import SMALL_ENGINE, RunningServer, eventually, running, settings
 
 
 class Wire:

@@ -12,7 +12,7 @@ from headwater.server.access.keys import ANYONE
 from headwater.wire.rcpx.frame import frame
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import Wire
-from tests.server.running import RunningServer
+from tests.server.running_server import RunningServer
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from headwater.engine.machines.store import MachineStore
 from headwater.wire.rcpx.frame import WireMode, message
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import Wire, wire
-from tests.server.running import RunningServer, running, settings
+from tests.server.running_server import RunningServer, running, settings
 
 Asked = tuple[str, dict[str, Any]]
 

@@ -33,8 +33,8 @@ from tests.machines.test_webhooks import (
     wait_for_the_topic,
     wait_for_webhooks,
 )
-from tests.server.running import RunningServer, eventually, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, eventually, running, settings
 
 __all__ = ["receiver"]  # a fixture
 
@@ -48,20 +48,20 @@ def bad_range(moved: list[int]) -> tuple[int, int]:
     return moved[FIFTH], moved[FIFTH + 1] - 1
 
 
-def begin(http: Browserless) -> None:
+def begin(http: RawHttp) -> None:
     put(http, "order")
     create(http, "order", "o-1", initial_ctx={"amount": 1})
 
 
-def status(http: Browserless) -> StatusAnswer:
+def status(http: RawHttp) -> StatusAnswer:
     return msgspec.json.decode(http.get("/v0/status").body, type=StatusAnswer)
 
 
-def hold_of(http: Browserless, owner: str) -> HoldSeen | None:
+def hold_of(http: RawHttp, owner: str) -> HoldSeen | None:
     return next((each for each in status(http).retention_holds if each.owner == owner), None)
 
 
-def metric(http: Browserless, name: str) -> float:
+def metric(http: RawHttp, name: str) -> float:
     line = next(
         each for each in http.get("/metrics").body.decode().splitlines() if each.startswith(name)
     )
@@ -88,7 +88,7 @@ def with_damage_in_the_middle(directory: Path) -> Iterator[tuple[RunningServer, 
         yield server, moved
 
 
-def events_of(connection: Browserless, count: int) -> list[tuple[str, Any]]:
+def events_of(connection: RawHttp, count: int) -> list[tuple[str, Any]]:
     found: list[tuple[str, Any]] = []
     while len(found) < count:
         block = b""

@@ -12,7 +12,7 @@ import pytest
 
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import Wire, wire
-from tests.server.running import RunningServer, eventually, running, settings
+from tests.server.running_server import RunningServer, eventually, running, settings
 
 MASTER, ANN, ANNS_READER, BOB, SECOND, NESTED = (
     f"{name}-secret" for name in ("master", "ann", "reader", "bob", "second", "nested")

@@ -28,8 +28,8 @@ from headwater.server.machines.webhooks import parse_webhook
 from tests.machines.conftest import ORDER
 from tests.machines.test_machine_http import apply, create, put
 from tests.rig.server_process import ServerProcess
-from tests.server.running import SMALL_ENGINE, RunningServer, eventually, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import SMALL_ENGINE, RunningServer, eventually, running, settings
 
 SECRET = "shared-secret"
 
@@ -276,7 +276,7 @@ SHORT_LOG = replace(
 """Three of the events below fill a segment, and three are too many to remember."""
 
 
-def turn(http: Browserless, name: str, count: int) -> list[int]:
+def turn(http: RawHttp, name: str, count: int) -> list[int]:
     """So many events, each with a payload of 20 kB; where they are in the log."""
     found = []
     for number in range(count):
@@ -293,7 +293,7 @@ def wait_for_the_topic(server: RunningServer, offset: int) -> None:
     eventually(lambda: feeder.position > offset)
 
 
-def compact(http: Browserless) -> int:
+def compact(http: RawHttp) -> int:
     return int(http.ask("POST", "/v0/machines/compact", {}).json["segments_deleted"])
 
 

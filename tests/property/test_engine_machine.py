@@ -18,7 +18,7 @@ from headwater.config.engine import EngineSettings
 from headwater.core.units import US_PER_S
 from headwater.testing import CrashKind, CrashPlan, CrashPoint, FaultDisk, SimulatedCrash
 from tests.crash.matrix import FULL, tried
-from tests.rig.judging import read_events, world_events
+from tests.rig.comparison import read_events, world_events
 from tests.rig.life import SMALL, Life, check_again, new_disk, with_shards
 
 TEN_YEARS_MS = 10 * 365 * 24 * 3_600_000

@@ -19,7 +19,7 @@ from headwater.wire.kafka.codec import (
 )
 from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.headers import read_request_header
-from tests.unit.wire.kafka.filling import EVERY_VERSION, fields_of, fill, plain, with_defaults
+from tests.unit.wire.kafka.random_values import EVERY_VERSION, fields_of, fill, plain, with_defaults
 
 which = st.sampled_from(EVERY_VERSION)
 chances = st.randoms(use_true_random=False)

@@ -23,7 +23,7 @@ from headwater.engine.operation import Answered, Operation
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock
-from tests.rig.judging import Judge, agree, is_ahead
+from tests.rig.comparison import Judge, agree, is_ahead
 from tests.rig.stepped import SteppedForwarder, SteppedMaintenance, SteppedOwner, SteppedWal
 from tests.rig.world import Expected, World
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.running import RunningServer, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, running, settings
 
 
 @pytest.fixture(scope="module")
@@ -20,7 +20,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
 
 
 @pytest.fixture
-def http(server: RunningServer) -> Iterator[Browserless]:
+def http(server: RunningServer) -> Iterator[RawHttp]:
     with server.talk() as connection:
         yield connection
 

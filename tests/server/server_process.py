@@ -17,7 +17,7 @@ import uvloop
 from headwater.disk.protocol import OpenMode
 from headwater.server.server import Server
 from tests.server.gated_disk import GatedDisk, GatedFile
-from tests.server.running import SMALL_ENGINE, settings
+from tests.server.running_server import SMALL_ENGINE, settings
 
 
 class SlowDisk(GatedDisk):

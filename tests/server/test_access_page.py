@@ -20,7 +20,7 @@ from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.messages import MESSAGES
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_server_access import plain, sign_in
 from tests.kafka.test_server_tables import sample
 from tests.machines.conftest import ORDER
@@ -284,7 +284,7 @@ def is_let_in(server: Broker, kind: str, api: ApiKey) -> bool:
     values = sample(MESSAGES[api].request, SUPPORTED[api].newest)
     if api is ApiKey.PRODUCE:
         values["acks"] = -1  # or there is no answer
-    with Speaker(server.kafka_port) as speaker:
+    with RawKafka(server.kafka_port) as speaker:
         if kind != "no key":
             assert sign_in(speaker, plain(kind, secret_of(kind)))["error_code"] == 0
         try:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection, connect
 
-from tests.server.running import RunningServer, eventually
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, eventually
 
 CHROMIUM = next(
     filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
@@ -136,9 +136,7 @@ def test_the_page_shows_every_route(page: Page) -> None:
     assert "Could not load" not in shown
 
 
-def test_an_event_source_gets_everything_in_order(
-    page: Page, http: Browserless, topic: str
-) -> None:
+def test_an_event_source_gets_everything_in_order(page: Page, http: RawHttp, topic: str) -> None:
     http.write(topic, *range(10))
     running = page.begin(follow(open_in(page, topic, limit=3), 20))
     for number in range(10, 20):
@@ -147,7 +145,7 @@ def test_an_event_source_gets_everything_in_order(
 
 
 def test_an_event_source_comes_back_by_itself_and_misses_nothing(
-    page: Page, server: RunningServer, http: Browserless, topic: str
+    page: Page, server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic)
     wid = open_in(page, topic)

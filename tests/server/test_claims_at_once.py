@@ -10,8 +10,8 @@ import pytest
 from headwater.engine.queues import job_records
 from headwater.server.access.keys import ANYONE
 from headwater.server.http import queue_handlers
-from tests.server.running import RunningServer, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, running, settings
 
 
 def claimed(answer: Any) -> list[dict[str, Any]]:
@@ -27,7 +27,7 @@ def in_flight(server: RunningServer) -> int:
 
 @pytest.mark.parametrize("wanted", [1, 3, 40, 200])
 def test_jobs_of_several_writes_read_the_same_from_memory_and_from_files(
-    server: RunningServer, http: Browserless, topic: str, wanted: int
+    server: RunningServer, http: RawHttp, topic: str, wanted: int
 ) -> None:
     http.put(topic, type="queue")
     for at in range(0, 60, 20):
@@ -51,7 +51,7 @@ def test_jobs_of_several_writes_read_the_same_from_memory_and_from_files(
     assert in_flight(server) == 0
 
 
-def test_a_hole_between_jobs_is_left_out_of_a_claim(http: Browserless, topic: str) -> None:
+def test_a_hole_between_jobs_is_left_out_of_a_claim(http: RawHttp, topic: str) -> None:
     http.put(topic, type="queue")
     http.write_records(topic, *[{"data": n, "tag": "x" if n == 5 else "y"} for n in range(20)])
     http.ask("POST", f"/v0/topics/{topic}/delete", {"match": "x"})
@@ -62,7 +62,7 @@ def test_a_hole_between_jobs_is_left_out_of_a_claim(http: Browserless, topic: st
 
 
 def test_a_part_of_a_claim_can_be_acked_and_the_rest_be_given_back(
-    http: Browserless, topic: str
+    http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     http.write(topic, *range(30))
@@ -79,7 +79,7 @@ def test_a_part_of_a_claim_can_be_acked_and_the_rest_be_given_back(
 
 
 def test_jobs_that_cannot_be_printed_are_free_again(
-    server: RunningServer, http: Browserless, topic: str, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer, http: RawHttp, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise ValueError("no room")
@@ -111,7 +111,7 @@ def test_more_requests_than_a_key_may_have_under_way_are_given_no_job(tmp_path: 
 
 
 def test_an_ack_puts_away_what_was_delivered_too_often(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue", max_deliveries=1, dead_letter=f"{topic}.dead")
     http.write(topic, 1, 2)
@@ -128,7 +128,7 @@ def test_an_ack_puts_away_what_was_delivered_too_often(
 
 
 def test_many_small_chunks_are_left_to_a_plan(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     for n in range(job_records.AT_HAND_CHUNKS_MAX + 1):

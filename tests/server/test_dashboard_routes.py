@@ -14,13 +14,13 @@ from headwater.server.dashboard.files import POLICY, web_files
 from headwater.server.health.status import TOPICS_PER_SAMPLE, TopicTotals, percentile_us
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 from headwater.wire.status_answers import JobsAnswer, RequeueAnswer, StatusAnswer
-from tests.server.running import RunningServer, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, running, settings
 
 # -- files
 
 
-def test_every_file_is_served_with_the_policy_and_known_again(http: Browserless) -> None:
+def test_every_file_is_served_with_the_policy_and_known_again(http: RawHttp) -> None:
     assert len(web_files()) > 20
     for name in ["", *(f"ui/{name}" for name in web_files())]:
         answer = http.get(f"/{name}")
@@ -41,14 +41,14 @@ def test_every_file_is_served_with_the_policy_and_known_again(http: Browserless)
 @pytest.mark.parametrize(
     "name", ["nothing.js", "..%2f__init__.py", "__init__.py", "%2e%2e", "index.html%00", "a/b.js"]
 )
-def test_what_is_not_a_file_of_the_dashboard_is_not_found(http: Browserless, name: str) -> None:
+def test_what_is_not_a_file_of_the_dashboard_is_not_found(http: RawHttp, name: str) -> None:
     assert http.get(f"/ui/{name}").code == "not_found"
 
 
 # -- status
 
 
-def test_the_status_tells_what_was_written(http: Browserless, topic: str) -> None:
+def test_the_status_tells_what_was_written(http: RawHttp, topic: str) -> None:
     before = msgspec.json.decode(http.get("/v0/status").body, type=StatusAnswer)
     http.write(topic, *range(10))
     http.put(f"{topic}-q", type="queue")
@@ -73,7 +73,7 @@ def test_the_status_tells_what_was_written(http: Browserless, topic: str) -> Non
 
 
 def test_sums_over_very_many_topics_are_gathered_in_pieces(
-    server: RunningServer, http: Browserless, topic: str, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer, http: RawHttp, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(7):
         http.write(f"{topic}-{number}", number)
@@ -140,7 +140,7 @@ def test_no_report_is_kept_where_no_server_has_been(tmp_path: Path) -> None:
 # -- dead letters back, and the list
 
 
-def test_dead_letters_go_back_over_http(http: Browserless, topic: str) -> None:
+def test_dead_letters_go_back_over_http(http: RawHttp, topic: str) -> None:
     http.put(topic, type="queue", max_deliveries=1, dead_letter=f"{topic}-dead")
     http.write(topic, "one", "two")
     http.queue("claim", topic, max=2)
@@ -168,7 +168,7 @@ def test_a_key_gives_letters_back_only_to_queues_it_may_name(tmp_path: Path) -> 
             assert (answer.json["requeued"], answer.json["skipped"]) == (0, [1])
 
 
-def test_the_list_is_narrowed_by_part_of_a_name_and_by_type(http: Browserless, topic: str) -> None:
+def test_the_list_is_narrowed_by_part_of_a_name_and_by_type(http: RawHttp, topic: str) -> None:
     for number in range(4):
         http.put(f"{topic}-{number}-end", type="queue" if number % 2 else "log")
     found = http.get(f"/v0/topics?prefix={topic}&contains=2-e").json["topics"]
@@ -182,7 +182,7 @@ def test_the_list_is_narrowed_by_part_of_a_name_and_by_type(http: Browserless, t
 
 
 def test_a_search_that_finds_little_goes_on_with_the_next_page(
-    http: Browserless, topic: str, monkeypatch: pytest.MonkeyPatch
+    http: RawHttp, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(5):
         http.put(f"{topic}-{number}")

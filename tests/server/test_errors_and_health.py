@@ -19,8 +19,8 @@ from headwater.observe.metrics import METRICS
 from headwater.server.http.routes import ROUTES
 from headwater.wire.http_errors import REASON, STATUS_OF_CODE, HttpError, status_of
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import RunningServer, eventually, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, eventually, running, settings
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_every_error_there_is_has_a_status() -> None:
 
 
 @pytest.mark.claims(381)
-def test_wrong_paths_and_methods_say_what_is_allowed(http: Browserless) -> None:
+def test_wrong_paths_and_methods_say_what_is_allowed(http: RawHttp) -> None:
     for path in (
         "/nothing",
         "/v0",
@@ -79,7 +79,7 @@ def test_wrong_paths_and_methods_say_what_is_allowed(http: Browserless) -> None:
         assert answer.headers["allow"] == allow
 
 
-def test_every_answer_has_an_id_of_its_own(http: Browserless) -> None:
+def test_every_answer_has_an_id_of_its_own(http: RawHttp) -> None:
     found = [http.get(path).headers["x-request-id"] for path in ("/v0/health", "/v0/nothing") * 3]
     assert len(set(found)) == 6
 
@@ -140,7 +140,7 @@ def test_a_router_too_many_is_refused_with_the_name_of_the_limit(gated: RunningS
 
 
 def test_a_fault_of_ours_is_told_without_its_insides(
-    server: RunningServer, http: Browserless, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer, http: RawHttp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     http.put("broken")
 
@@ -159,7 +159,7 @@ def test_a_fault_of_ours_is_told_without_its_insides(
 
 
 @pytest.mark.parametrize("path", ["/v0/health", "/healthz", "/v0/ready", "/readyz"])
-def test_a_healthy_server_says_so(http: Browserless, path: str) -> None:
+def test_a_healthy_server_says_so(http: RawHttp, path: str) -> None:
     answer = http.get(path)
     assert (answer.status, answer.json["status"]) == (200, "ok")
     assert answer.json["performance"]["server_total_ms"] >= 0
@@ -206,7 +206,7 @@ def test_a_server_that_recovers_is_not_ready_and_tells_how_far_it_is(
 
 @pytest.mark.claims(380)
 def test_metrics_are_prometheus_text_or_json_with_every_declared_name(
-    http: Browserless, topic: str
+    http: RawHttp, topic: str
 ) -> None:
     http.write(topic, 1, 2)
     http.diff(topic)
@@ -236,7 +236,7 @@ def test_metrics_are_prometheus_text_or_json_with_every_declared_name(
 # -- the document
 
 
-def test_the_document_has_every_route_and_its_errors(http: Browserless) -> None:
+def test_the_document_has_every_route_and_its_errors(http: RawHttp) -> None:
     document = http.get("/openapi.json").json
     assert document["openapi"].startswith("3.1")
     for route in ROUTES:
@@ -254,7 +254,7 @@ def references(value: Any) -> set[str]:
     return set(re.findall(r'"#/components/schemas/(\w+)"', json.dumps(value)))
 
 
-def test_the_page_shows_the_document_and_loads_nothing_from_elsewhere(http: Browserless) -> None:
+def test_the_page_shows_the_document_and_loads_nothing_from_elsewhere(http: RawHttp) -> None:
     answer = http.get("/docs")
     assert answer.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in answer.headers["content-security-policy"]
@@ -265,7 +265,7 @@ def test_the_page_shows_the_document_and_loads_nothing_from_elsewhere(http: Brow
 
 
 @pytest.mark.claims(379)
-def test_every_json_answer_tells_what_it_cost(http: Browserless, topic: str) -> None:
+def test_every_json_answer_tells_what_it_cost(http: RawHttp, topic: str) -> None:
     http.write(topic, 1)
     for method, path, body in (
         ("GET", "/v0/topics", None), ("GET", f"/v0/topics/{topic}", None),
@@ -289,14 +289,14 @@ def test_every_json_answer_tells_what_it_cost(http: Browserless, topic: str) -> 
     ],
 )
 def test_what_is_not_found_says_in_its_detail_what_it_was(
-    http: Browserless, method: str, path: str, detail: dict[str, str]
+    http: RawHttp, method: str, path: str, detail: dict[str, str]
 ) -> None:
     answer = http.ask(method, path, {} if method == "POST" else None)
     assert (answer.status, answer.json["error"]["detail"]) == (404, detail)
 
 
 def test_health_tells_version_and_uptime_and_readiness_that_the_log_is_replayed(
-    http: Browserless,
+    http: RawHttp,
 ) -> None:
     health = http.get("/v0/health").json
     assert (health["status"], health["version"]) == ("ok", headwater.__version__)
@@ -305,7 +305,7 @@ def test_health_tells_version_and_uptime_and_readiness_that_the_log_is_replayed(
 
 
 def test_fields_that_begin_with_x_are_ignored_and_others_are_refused(
-    http: Browserless, topic: str
+    http: RawHttp, topic: str
 ) -> None:
     body = {"x_trace": 1, "records": [{"data": {"x_in": 1.50}, "x_mine": [], "tag": "t"}]}
     assert http.ask("POST", f"/v0/topics/{topic}", body).status == 201
@@ -316,7 +316,7 @@ def test_fields_that_begin_with_x_are_ignored_and_others_are_refused(
         assert (refused.status, refused.code) == (400, "invalid_request")
 
 
-def test_seqs_are_left_out_when_the_body_says_so(http: Browserless, topic: str) -> None:
+def test_seqs_are_left_out_when_the_body_says_so(http: RawHttp, topic: str) -> None:
     records = {"records": [{"data": 1}]}
     path = f"/v0/topics/{topic}"
     assert "seqs" not in http.ask("POST", path, {**records, "return_seqs": False}).json

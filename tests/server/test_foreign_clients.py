@@ -24,7 +24,7 @@ from websockets.sync.client import connect
 
 from headwater.core.errors import HeadwaterError
 from headwater.server.server import Server
-from tests.server.running import RunningServer, running, settings
+from tests.server.running_server import RunningServer, running, settings
 
 CURL = shutil.which("curl")
 needs_curl = pytest.mark.skipif(CURL is None, reason="curl is not installed")

@@ -14,12 +14,12 @@ from headwater.config.kafka import KafkaSettings
 from headwater.config.machines import CompactionSettings, MachineSettings
 from headwater.wire.status_answers import StatusAnswer
 from tests.kafka.broker import Broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.machines.conftest import ORDER
 from tests.rig.kafka import batch_of
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import SMALL_ENGINE, eventually, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import SMALL_ENGINE, eventually, settings
 
 SMALL = MachineSettings(
     wal_segment_bytes=16 * 1024,
@@ -58,7 +58,7 @@ def server(tmp_path: Path, disk: GatedDisk) -> Iterator[Broker]:
         server.stop()
 
 
-def seen(http: Browserless) -> tuple[str, dict[str, str]]:
+def seen(http: RawHttp) -> tuple[str, dict[str, str]]:
     """What /v0/status says: of all, and the worst shard of each log."""
     told = msgspec.json.decode(http.get("/v0/status").body, type=StatusAnswer)
     states: dict[str, str] = {}
@@ -68,7 +68,7 @@ def seen(http: Browserless) -> tuple[str, dict[str, str]]:
     return told.state, states
 
 
-def cancel(http: Browserless) -> int:
+def cancel(http: RawHttp) -> int:
     answer = http.ask("POST", "/v0/instances/o/events", {"event": "CANCEL"})
     return int(answer.status)
 
@@ -111,7 +111,7 @@ def test_a_full_log_of_machines_is_told_until_there_is_room(
 
 
 def test_a_poisoned_log_of_kafka_makes_the_server_unready(server: Broker, disk: GatedDisk) -> None:
-    with server.talk() as http, Speaker(server.kafka_port) as speaker:
+    with server.talk() as http, RawKafka(server.kafka_port) as speaker:
         speaker.make_topic("orders")
         disk.concerns = lambda path: "kafka" in path.parts
         disk.is_broken = True
@@ -127,7 +127,7 @@ def test_a_full_log_of_kafka_is_told_until_there_is_room(server: Broker, disk: G
     with (
         capture_logs() as lines,
         server.talk() as http,
-        Speaker(server.kafka_port) as speaker,
+        RawKafka(server.kafka_port) as speaker,
     ):
 
         def told() -> list[str]:

@@ -10,8 +10,8 @@ import struct
 import pytest
 
 from headwater.server.http.connection import HttpConnection
-from tests.server.running import RunningServer, eventually
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, eventually
 
 HELLO = b"GET /v0/health HTTP/1.1\r\nHost: x\r\n\r\n"
 SMUGGLED = b"DELETE /v0/topics/victim HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -67,7 +67,7 @@ SMUGGLING = {
 
 @pytest.mark.parametrize("name", SMUGGLING)
 def test_ambiguous_or_broken_requests_are_refused_and_nothing_behind_them_is_run(
-    server: RunningServer, http: Browserless, name: str
+    server: RunningServer, http: RawHttp, name: str
 ) -> None:
     http.put("victim")
     with server.talk() as hostile:
@@ -83,7 +83,7 @@ def test_ambiguous_or_broken_requests_are_refused_and_nothing_behind_them_is_run
     assert http.get("/v0/topics/victim").status == 200, "smuggled"
 
 
-def test_what_is_merely_unusual_is_taken(http: Browserless) -> None:
+def test_what_is_merely_unusual_is_taken(http: RawHttp) -> None:
     http.put("usual")
     diff = b"POST /v0/topics/usual/diff HTTP/1.1\r\nHost: x\r\n"
     unusual = [
@@ -102,7 +102,7 @@ def test_what_is_merely_unusual_is_taken(http: Browserless) -> None:
     assert http.is_closed()
 
 
-def test_a_trailer_does_not_become_a_header(server: RunningServer, http: Browserless) -> None:
+def test_a_trailer_does_not_become_a_header(server: RunningServer, http: RawHttp) -> None:
     http.put("trailer")
     http.send(
         b"POST /v0/topics/trailer HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -114,7 +114,7 @@ def test_a_trailer_does_not_become_a_header(server: RunningServer, http: Browser
     assert again.json["deduped"] is False
 
 
-def test_every_request_arrives_whole_however_its_bytes_are_cut(http: Browserless) -> None:
+def test_every_request_arrives_whole_however_its_bytes_are_cut(http: RawHttp) -> None:
     body = {"records": [{"data": "é" * 10}]}
     request = http.request("POST", "/v0/topics/cut", body)
     for size in (1, 2, 7, 50):
@@ -123,7 +123,7 @@ def test_every_request_arrives_whole_however_its_bytes_are_cut(http: Browserless
         assert http.answer().json["count"] == 1
 
 
-def test_a_thousand_requests_at_once_are_answered_in_order(http: Browserless) -> None:
+def test_a_thousand_requests_at_once_are_answered_in_order(http: RawHttp) -> None:
     http.put("pipeline", durability="disk")
     requests = []
     for number in range(1_000):
@@ -152,7 +152,7 @@ def test_a_thousand_requests_at_once_are_answered_in_order(http: Browserless) ->
     assert seqs == list(range(1, len(seqs) + 1))
 
 
-def test_any_number_of_requests_can_stand_behind_a_slow_one(http: Browserless) -> None:
+def test_any_number_of_requests_can_stand_behind_a_slow_one(http: RawHttp) -> None:
     http.put("slow")
     wait = http.request("POST", "/v0/topics/slow/diff", {"wait_ms": 200})
     http.send(wait + http.request("GET", "/v0/health") * 3_000)
@@ -162,7 +162,7 @@ def test_any_number_of_requests_can_stand_behind_a_slow_one(http: Browserless) -
 
 
 def test_answers_that_nobody_reads_hold_back_the_requests_behind_them(
-    server: RunningServer, http: Browserless
+    server: RunningServer, http: RawHttp
 ) -> None:
     for _ in range(8):
         http.write("large", "x" * 1_000_000)
@@ -209,7 +209,7 @@ def test_an_endless_trailer_or_chunk_line_is_refused(server: RunningServer) -> N
 
 
 def test_a_body_over_the_limit_is_refused_before_it_is_sent(
-    server: RunningServer, http: Browserless
+    server: RunningServer, http: RawHttp
 ) -> None:
     with server.talk() as hostile:
         length = 64 * 1024 * 1024 + 1
@@ -225,7 +225,7 @@ def test_the_refusal_can_be_read_by_a_client_that_goes_on_sending(server: Runnin
         assert hostile.answer().code == "payload_too_large"
 
 
-def test_a_body_is_sent_after_the_word_to_go_on(http: Browserless) -> None:
+def test_a_body_is_sent_after_the_word_to_go_on(http: RawHttp) -> None:
     body = b'{"records":[{"data":1}]}'
     head = http.request("POST", "/v0/topics/expect", body, {"expect": "100-continue"})
     http.send(head[: -len(body)])
@@ -248,7 +248,7 @@ def test_chunks_over_the_limit_are_refused_while_they_come(
         assert hostile.answer().code == "payload_too_large"
 
 
-def test_packed_bodies_are_taken_and_bombs_are_not(http: Browserless) -> None:
+def test_packed_bodies_are_taken_and_bombs_are_not(http: RawHttp) -> None:
     path = "/v0/topics/packed"
     headers = {"content-encoding": "gzip"}
     body = json.dumps({"records": [{"data": "x" * 900}] * 2_000}).encode()
@@ -260,7 +260,7 @@ def test_packed_bodies_are_taken_and_bombs_are_not(http: Browserless) -> None:
     assert http.is_closed()
 
 
-def test_packed_bodies_of_every_size_come_out_whole(http: Browserless) -> None:
+def test_packed_bodies_of_every_size_come_out_whole(http: RawHttp) -> None:
     for size in (0, 1, 1_000, 262_100, *range(262_118, 262_128), 524_288, 1_000_000):
         body = b'{"records":[{"data":"' + b"x" * size + b'"}]}'
         packed = gzip.compress(body)
@@ -284,13 +284,13 @@ def test_packed_bodies_of_every_size_come_out_whole(http: Browserless) -> None:
     ids=range(9),
 )
 def test_packing_that_cannot_be_undone_is_refused(
-    http: Browserless, topic: str, encoding: str, body: bytes, status: int
+    http: RawHttp, topic: str, encoding: str, body: bytes, status: int
 ) -> None:
     answer = http.ask("POST", f"/v0/topics/{topic}", body, {"content-encoding": encoding})
     assert answer.status == status
 
 
-def test_answers_are_packed_only_for_those_who_ask(http: Browserless) -> None:
+def test_answers_are_packed_only_for_those_who_ask(http: RawHttp) -> None:
     http.write("unpacked", "x" * 5_000)
     path = "/v0/topics/unpacked/diff"
     for accept in ("gzip", "br, gzip;q=0.5", "*"):
@@ -307,7 +307,7 @@ def test_answers_are_packed_only_for_those_who_ask(http: Browserless) -> None:
 
 
 def test_a_reset_in_the_middle_of_an_answer_hurts_nobody(
-    server: RunningServer, http: Browserless
+    server: RunningServer, http: RawHttp
 ) -> None:
     http.write("reset", *["x" * 100_000] * 50)
     for _ in range(20):
@@ -330,7 +330,7 @@ def test_a_client_that_stops_sending_still_gets_its_answers(server: RunningServe
 
 
 def test_a_connection_that_ends_in_the_middle_of_a_request_writes_nothing(
-    server: RunningServer, http: Browserless
+    server: RunningServer, http: RawHttp
 ) -> None:
     request = http.request("POST", "/v0/topics/cut.short", {"records": [{"data": 1}]})
     for size in (1, 30, len(request) - 1):

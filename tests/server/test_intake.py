@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from headwater.server import intake
-from tests.server.running import PATIENCE_S, RunningServer
+from tests.server.running_server import PATIENCE_S, RunningServer
 from tests.server.test_write_batcher import Writers, single
 from tests.unit.native.twins import is_compiled
 

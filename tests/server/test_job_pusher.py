@@ -13,9 +13,9 @@ from headwater.config.topic import Discard
 from headwater.engine.queues.operations import serve_operation
 from headwater.engine.state.topic import Topic
 from headwater.server.streams import job_pusher
-from tests.rig.windows import end_window
-from tests.server.running import RunningServer, eventually
-from tests.server.speaking import Browserless, Event, Events
+from tests.rig.claim_windows import end_window
+from tests.server.raw_http import Event, Events, RawHttp
+from tests.server.running_server import RunningServer, eventually
 
 
 @contextmanager
@@ -43,7 +43,7 @@ def held(server: RunningServer, topic: str) -> int:
 
 
 def test_jobs_are_pushed_as_they_come_up_to_what_a_worker_may_hold(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     http.write_records(topic, {"data": {"n": 1}, "tag": "a"})
@@ -71,7 +71,7 @@ def test_jobs_are_pushed_as_they_come_up_to_what_a_worker_may_hold(
 
 @pytest.mark.claims(390)
 def test_the_jobs_of_a_connection_that_ends_are_free_at_once(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue", lease_ms=86_400_000)
     http.write(topic, *range(5))
@@ -97,7 +97,7 @@ def test_the_jobs_of_a_connection_that_ends_are_free_at_once(
 
 
 def test_eight_workers_share_what_comes_evenly(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     with ExitStack() as all_of_them:
@@ -112,7 +112,7 @@ def test_eight_workers_share_what_comes_evenly(
 
 @pytest.mark.claims(396)
 def test_polled_and_pushed_claims_of_one_window_are_served_together(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue", claim_jitter_ms=5_000)
     with (
@@ -134,7 +134,7 @@ def test_polled_and_pushed_claims_of_one_window_are_served_together(
 
 
 def test_a_lease_that_runs_out_is_pushed_to_whoever_has_room(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     http.write(topic, 1)
@@ -145,7 +145,7 @@ def test_a_lease_that_runs_out_is_pushed_to_whoever_has_room(
 
 
 def test_a_lone_worker_is_given_a_job_again_whose_lease_ran_out(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     http.write(topic, 1)
@@ -156,7 +156,7 @@ def test_a_lone_worker_is_given_a_job_again_whose_lease_ran_out(
 
 
 def test_a_delayed_job_is_pushed_when_its_time_comes(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     with working(server, topic) as events:
@@ -167,7 +167,7 @@ def test_a_delayed_job_is_pushed_when_its_time_comes(
 
 
 def test_workers_of_a_paused_queue_go_on_when_it_is_resumed(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue", paused=True)
     http.write(topic, 1)
@@ -178,7 +178,7 @@ def test_workers_of_a_paused_queue_go_on_when_it_is_resumed(
 
 
 def test_pushed_jobs_of_a_key_come_one_at_a_time(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue", fifo_key="tag")
     http.write_records(topic, *({"data": n, "tag": "k"} for n in range(3)))
@@ -190,7 +190,7 @@ def test_pushed_jobs_of_a_key_come_one_at_a_time(
 
 
 def test_a_queue_that_is_dropped_ends_its_streams(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     with working(server, topic) as events:
@@ -202,7 +202,7 @@ def test_a_queue_that_is_dropped_ends_its_streams(
 
 
 def test_a_worker_that_does_not_read_is_not_given_more(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     with working(server, topic, "deaf", max=1000):
@@ -219,7 +219,7 @@ def test_a_worker_that_does_not_read_is_not_given_more(
     eventually(lambda: held(server, topic) == rest)
 
 
-def test_a_wrong_worker_is_refused_before_the_stream_begins(http: Browserless, topic: str) -> None:
+def test_a_wrong_worker_is_refused_before_the_stream_begins(http: RawHttp, topic: str) -> None:
     http.put(topic, type="queue")
     for query in ("", "?node=", "?node=" + "x" * 129, "?node=w&max=two", "?node=w&lease_ms=x"):
         answer = http.get(f"/v0/topics/{topic}/work{query}")
@@ -235,7 +235,7 @@ def refuse_more(topic: Topic) -> None:
 
 
 def test_a_dead_letter_that_cannot_be_put_away_keeps_nobody_busy(
-    server: RunningServer, http: Browserless, topic: str, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer, http: RawHttp, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passes: list[None] = []
 

@@ -20,9 +20,9 @@ from headwater.server.access.keys import KeyRing, parse_key
 from headwater.server.http.openapi import openapi_document
 from headwater.server.http.routes import ROUTES
 from headwater.server.server import Server
-from tests.server.running import RunningServer, running, settings
-from tests.server.speaking import Answer, Browserless
-from tests.server.watching import open_watch
+from tests.server.raw_http import Answer, RawHttp
+from tests.server.running_server import RunningServer, running, settings
+from tests.server.watches import open_watch
 
 ADMIN, READER, WRITER, DELETER, TENANT, OTHER = (
     f"{name}-secret" for name in ("admin", "reader", "writer", "deleter", "tenant", "other")
@@ -314,6 +314,6 @@ def test_the_data_belongs_to_its_owner_alone(server: RunningServer) -> None:
 
 
 def test_plain_connections_cannot_pretend(server: RunningServer) -> None:
-    with Browserless(server.host, server.port) as http:
+    with RawHttp(server.host, server.port) as http:
         forwarded = {"x-forwarded-for": "127.0.0.1", "x-real-ip": "127.0.0.1"}
         assert http.ask("GET", "/v0/topics", headers=forwarded).status == 401

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headwater.config.engine import EngineSettings
-from tests.server.running import eventually, running, settings
+from tests.server.running_server import eventually, running, settings
 
 
 def test_a_smaller_limit_for_a_record_holds_for_http_and_batches(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 from headwater.config.machines import CompactionSettings
 from tests.machines.test_machine_http import create, put
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import SMALL_ENGINE, eventually, running, settings
+from tests.server.running_server import SMALL_ENGINE, eventually, running, settings
 
 EAGER = replace(SMALL_ENGINE, checkpoint_interval_ms=20, checkpoint_tail_bytes=1)
 

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from headwater.core.errors import InvariantError, OverloadedError
 from headwater.engine.topics import appender
 from headwater.server.failures import unforeseen
-from tests.server.running import running, settings
+from tests.server.running_server import running, settings
 
 
 def no_memory(*_: Any, **__: Any) -> Any:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.server.running import running, settings
+from tests.server.running_server import running, settings
 
 KEY = "conformance-secret"
 STREAMS = ("/v0/ws", "/v0/watch/{wid}", "/v0/topics/{topic}/work", "/v0/instances/watch")

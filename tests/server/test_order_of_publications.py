@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import running
+from tests.server.running_server import running
 from tests.server.test_websocket import open_socket
 
 

@@ -11,13 +11,13 @@ import pytest
 
 from headwater.wire.kafka.apis import ApiKey
 from tests.kafka.broker import Broker, running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_server_access import plain, sign_in
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import wire
 from tests.rig.kafka import batch_of
-from tests.server.speaking import Answer, Events
-from tests.server.watching import open_watch
+from tests.server.raw_http import Answer, Events
+from tests.server.watches import open_watch
 
 MASTER, ANN, BOB, WRITER = "master-secret", "ann-secret", "bob-secret", "writer-secret"
 KEYS = (
@@ -44,7 +44,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
                 http.ask("PUT", f"/v0/machines/{name}.m/versions/1", {"definition": ORDER})
                 for _ in range(count):
                     http.ask("POST", "/v0/instances", {"machine": f"{name}.m"})
-        with Speaker(found.kafka_port) as speaker:
+        with RawKafka(found.kafka_port) as speaker:
             assert sign_in(speaker, plain("master", "master-password"))["error_code"] == 0
             for name in ("ann", "bob"):
                 speaker.make_topic(f"{name}.events")

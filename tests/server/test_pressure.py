@@ -16,9 +16,9 @@ from headwater.model.pressure import Rung
 from headwater.testing import ManualClock
 from headwater.wal.shard import Shard
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import RunningServer, eventually, running
-from tests.server.speaking import Answer, Browserless
-from tests.server.watching import watching
+from tests.server.raw_http import Answer, RawHttp
+from tests.server.running_server import RunningServer, eventually, running
+from tests.server.watches import watching
 
 SAMPLE_US = 100_000
 ROOM = 64
@@ -54,7 +54,7 @@ def rungs(server: RunningServer) -> set[Rung]:
     return set(server.app.engine.pressure_control.governor.rungs)
 
 
-def metrics(http: Browserless) -> dict[str, Any]:
+def metrics(http: RawHttp) -> dict[str, Any]:
     found: dict[str, Any] = http.get("/v0/metrics", accept="application/json").json["metrics"]
     return found
 
@@ -157,7 +157,7 @@ def is_over(told: dict[str, Any]) -> bool:
     return told["headwater_pressure"] < 0.2 and entered == left and entered[Rung.REFUSE] > 0
 
 
-def stored(http: Browserless) -> list[Any]:
+def stored(http: RawHttp) -> list[Any]:
     found: list[Any] = []
     page: dict[str, Any] = {"next_from_seq": 0, "caught_up": False}
     while not page["caught_up"]:

@@ -12,10 +12,10 @@ import pytest
 
 from headwater.engine.state.topic import Topic
 from headwater.server.access.keys import ANYONE
-from tests.rig.windows import end_window
+from tests.rig.claim_windows import end_window
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import RunningServer, eventually, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, eventually, running, settings
 
 WORKER, PRODUCER, BOTH = "worker-secret", "producer-secret", "both-secret"
 
@@ -24,7 +24,7 @@ def seqs(answer: Any) -> list[int]:
     return [job["$seq"] for job in answer.json["claimed"]]
 
 
-def test_jobs_are_claimed_acked_and_gone(http: Browserless, topic: str) -> None:
+def test_jobs_are_claimed_acked_and_gone(http: RawHttp, topic: str) -> None:
     http.put(topic, type="queue", lease_ms=60_000)
     http.write_records(
         topic, {"data": {"n": 1}, "tag": "a", "meta": {"k": 1}, "node": "p"}, {"data": [2, 3]}
@@ -56,9 +56,7 @@ def test_jobs_are_claimed_acked_and_gone(http: Browserless, topic: str) -> None:
     assert http.get(f"/v0/topics/{topic}").json["count"] == 0
 
 
-def test_only_the_holder_settles_a_job_and_only_under_its_number(
-    http: Browserless, topic: str
-) -> None:
+def test_only_the_holder_settles_a_job_and_only_under_its_number(http: RawHttp, topic: str) -> None:
     http.put(topic, type="queue")
     http.write(topic, 1)
     (job,) = http.queue("claim", topic, "one").json["claimed"]
@@ -78,7 +76,7 @@ def test_only_the_holder_settles_a_job_and_only_under_its_number(
 
 
 def test_a_nack_with_a_delay_and_a_time_of_delivery_keep_a_job_back(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     now = server.app.clock.wall_ms()
@@ -97,7 +95,7 @@ def test_a_nack_with_a_delay_and_a_time_of_delivery_keep_a_job_back(
     assert seqs(http.queue("claim", topic, max=9)) == [3]
 
 
-def test_jobs_of_a_key_go_out_one_at_a_time(http: Browserless, topic: str) -> None:
+def test_jobs_of_a_key_go_out_one_at_a_time(http: RawHttp, topic: str) -> None:
     http.put(topic, type="queue", fifo_key="tag")
     http.write_records(topic, *({"data": n, "tag": f"k{n % 2}"} for n in range(4)))
     assert seqs(http.queue("claim", topic, max=9)) == [1, 2]
@@ -106,7 +104,7 @@ def test_jobs_of_a_key_go_out_one_at_a_time(http: Browserless, topic: str) -> No
 
 
 def test_a_paused_queue_gives_nothing_until_it_is_resumed(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue", paused=True)
     http.write(topic, 1)
@@ -121,7 +119,7 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(
 
 
 def test_a_claim_that_waits_is_answered_by_a_write_and_by_its_time(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     assert http.queue("claim", topic, wait_ms=30).json["count"] == 0
@@ -153,7 +151,7 @@ def test_workers_that_wait_for_a_job_keep_nobody_from_writing(tmp_path: Path) ->
 
 
 def test_whoever_leaves_while_it_waits_takes_no_job_along(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     with server.talk() as waiting:
@@ -167,9 +165,7 @@ def test_whoever_leaves_while_it_waits_takes_no_job_along(
     assert job["deliveries"] == 1
 
 
-def test_a_job_delivered_too_often_goes_to_the_dead_letter_topic(
-    http: Browserless, topic: str
-) -> None:
+def test_a_job_delivered_too_often_goes_to_the_dead_letter_topic(http: RawHttp, topic: str) -> None:
     http.put(topic, type="queue", max_deliveries=2, dead_letter=f"{topic}.dead")
     http.write_records(topic, {"data": "bad", "tag": "t"})
     for _ in range(2):
@@ -187,7 +183,7 @@ def test_a_job_delivered_too_often_goes_to_the_dead_letter_topic(
 
 
 def test_claims_of_one_window_share_evenly_by_what_they_want(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue", claim_jitter_ms=5_000)
     http.write(topic, *range(24))
@@ -224,7 +220,7 @@ def test_claims_of_one_window_share_evenly_by_what_they_want(
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    http: Browserless, topic: str, verb: str, body: dict[str, Any]
+    http: RawHttp, topic: str, verb: str, body: dict[str, Any]
 ) -> None:
     name = topic[:60]
     http.put(name, type="queue")
@@ -232,7 +228,7 @@ def test_what_makes_no_sense_is_refused(
     assert (answer.status, answer.code) == (400, "invalid_request")
 
 
-def test_a_log_is_no_queue_and_a_missing_one_is_missing(http: Browserless, topic: str) -> None:
+def test_a_log_is_no_queue_and_a_missing_one_is_missing(http: RawHttp, topic: str) -> None:
     http.write(topic, 1)
     verbs: dict[str, dict[str, Any]] = {
         "claim": {},
@@ -251,7 +247,7 @@ def test_a_log_is_no_queue_and_a_missing_one_is_missing(http: Browserless, topic
 
 
 def test_max_and_lease_are_clamped_not_refused(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
     http.write(topic, 1, 2)
@@ -264,7 +260,7 @@ def test_max_and_lease_are_clamped_not_refused(
     assert job["deadline"] - asked >= 98
 
 
-def test_the_metrics_tell_of_queues(http: Browserless, topic: str) -> None:
+def test_the_metrics_tell_of_queues(http: RawHttp, topic: str) -> None:
     http.put(topic, type="queue")
     http.write(topic, 1, 2, 3)
     http.queue("claim", topic, max=2)

@@ -14,15 +14,15 @@ import pyarrow.ipc
 import pytest
 
 from headwater.server.http import read_handlers
-from tests.server.running import PATIENCE_S, RunningServer, eventually
-from tests.server.speaking import Answer, Browserless
+from tests.server.raw_http import Answer, RawHttp
+from tests.server.running_server import PATIENCE_S, RunningServer, eventually
 
 
 def seqs(answer: Answer) -> list[int]:
     return [record["$seq"] for record in answer.json["records"]]
 
 
-def test_an_answer_has_everything_the_contract_names(http: Browserless, topic: str) -> None:
+def test_an_answer_has_everything_the_contract_names(http: RawHttp, topic: str) -> None:
     http.write(topic, "a", "b", "c")
     answer = http.diff(topic, 1, limit=1).json
     performance = answer.pop("performance")
@@ -38,7 +38,7 @@ def test_an_answer_has_everything_the_contract_names(http: Browserless, topic: s
 
 
 @pytest.mark.claims(355)
-def test_a_limit_is_clamped_above_and_refused_below_one(http: Browserless, topic: str) -> None:
+def test_a_limit_is_clamped_above_and_refused_below_one(http: RawHttp, topic: str) -> None:
     http.write(topic, *range(1_500))
     assert len(seqs(http.diff(topic))) == 256
     assert len(seqs(http.diff(topic, limit=5_000))) == 1_000
@@ -48,9 +48,7 @@ def test_a_limit_is_clamped_above_and_refused_below_one(http: Browserless, topic
         assert f"limit must be 1 or more, not {limit}" in refused.json["error"]["message"]
 
 
-def test_a_batch_is_bounded_in_bytes_but_has_at_least_one_record(
-    http: Browserless, topic: str
-) -> None:
+def test_a_batch_is_bounded_in_bytes_but_has_at_least_one_record(http: RawHttp, topic: str) -> None:
     for _ in range(3):
         http.write(topic, "x" * 100_000)
     assert seqs(http.diff(topic, max_batch_bytes=1)) == [1]
@@ -58,9 +56,7 @@ def test_a_batch_is_bounded_in_bytes_but_has_at_least_one_record(
     assert seqs(http.diff(topic)) == [1, 2, 3]
 
 
-def test_tags_are_shown_only_when_asked_and_meta_can_be_left_out(
-    http: Browserless, topic: str
-) -> None:
+def test_tags_are_shown_only_when_asked_and_meta_can_be_left_out(http: RawHttp, topic: str) -> None:
     http.write_records(topic, {"data": 1, "tag": "t", "meta": {"m": 1}})
     (plain,) = http.diff(topic).json["records"]
     assert ("$tag" in plain, "meta" in plain) == (False, True)
@@ -68,7 +64,7 @@ def test_tags_are_shown_only_when_asked_and_meta_can_be_left_out(
     assert (other["$tag"], "meta" in other) == ("t", False)
 
 
-def test_own_records_are_skipped_and_still_move_the_cursor(http: Browserless, topic: str) -> None:
+def test_own_records_are_skipped_and_still_move_the_cursor(http: RawHttp, topic: str) -> None:
     http.write_records(topic, *({"data": n, "node": f"n{n % 3}"} for n in range(6)))
     assert seqs(http.diff(topic, node="n0")) == [2, 3, 5, 6]
     both = http.diff(topic, node=["n0", "n1"])
@@ -91,7 +87,7 @@ def test_own_records_are_skipped_and_still_move_the_cursor(http: Browserless, to
     ],
 )
 def test_a_read_can_be_filtered_by_tag(
-    http: Browserless, topic: str, match: Any, expected: list[int]
+    http: RawHttp, topic: str, match: Any, expected: list[int]
 ) -> None:
     tags = ("red", "blue", None, "red", "rust")
     http.write_records(topic, *({"data": 1, "tag": tag} for tag in tags))
@@ -109,19 +105,19 @@ def test_a_read_can_be_filtered_by_tag(
     ],
 )  # fmt: skip
 def test_a_read_that_is_not_clear_is_refused(
-    http: Browserless, topic: str, options: dict[str, Any]
+    http: RawHttp, topic: str, options: dict[str, Any]
 ) -> None:
     http.put(topic)
     answer = http.ask("POST", f"/v0/topics/{topic}/diff", options)
     assert (answer.status, answer.code) == (400, "invalid_request")
 
 
-def test_an_empty_body_reads_from_the_beginning(http: Browserless, topic: str) -> None:
+def test_an_empty_body_reads_from_the_beginning(http: RawHttp, topic: str) -> None:
     http.write(topic, 1)
     assert seqs(http.ask("POST", f"/v0/topics/{topic}/diff")) == [1]
 
 
-def test_a_loss_that_crosses_the_cursor_is_told_once(http: Browserless, topic: str) -> None:
+def test_a_loss_that_crosses_the_cursor_is_told_once(http: RawHttp, topic: str) -> None:
     http.put(topic, cap_records=3)
     http.write(topic, *range(10))
     lost = http.diff(topic, 2).json
@@ -133,7 +129,7 @@ def test_a_loss_that_crosses_the_cursor_is_told_once(http: Browserless, topic: s
     assert http.diff(topic, lost["next_from_seq"]).json["tombstone"] is None
 
 
-def test_a_cursor_beyond_a_topic_made_again_is_told_so(http: Browserless, topic: str) -> None:
+def test_a_cursor_beyond_a_topic_made_again_is_told_so(http: RawHttp, topic: str) -> None:
     http.write(topic, *range(10))
     http.ask("DELETE", f"/v0/topics/{topic}")
     http.write(topic, "new")
@@ -173,7 +169,7 @@ def wait_for_waiters(server: RunningServer, topic: str, count: int = 1) -> None:
 
 
 def test_a_waiting_read_is_woken_by_a_write(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic)
     result = waiting_read(server, topic, wait_ms=20_000)
@@ -184,21 +180,19 @@ def test_a_waiting_read_is_woken_by_a_write(
     assert found["performance"]["server_total_ms"] < 20_000
 
 
-def test_a_waiting_read_gives_up_when_its_time_is_over(http: Browserless, topic: str) -> None:
+def test_a_waiting_read_gives_up_when_its_time_is_over(http: RawHttp, topic: str) -> None:
     http.put(topic)
     found = http.diff(topic, wait_ms=50).json
     assert (found["records"], found["caught_up"]) == ([], True)
     assert found["performance"]["server_total_ms"] >= 50
 
 
-def test_a_read_with_something_to_tell_does_not_wait(http: Browserless, topic: str) -> None:
+def test_a_read_with_something_to_tell_does_not_wait(http: RawHttp, topic: str) -> None:
     http.write(topic, 1)
     assert seqs(http.diff(topic, wait_ms=30_000)) == [1]
 
 
-def test_dropping_the_topic_ends_the_wait(
-    server: RunningServer, http: Browserless, topic: str
-) -> None:
+def test_dropping_the_topic_ends_the_wait(server: RunningServer, http: RawHttp, topic: str) -> None:
     http.put(topic)
     result = waiting_read(server, topic, wait_ms=20_000)
     wait_for_waiters(server, topic)
@@ -207,7 +201,7 @@ def test_dropping_the_topic_ends_the_wait(
 
 
 def test_a_reader_that_leaves_is_not_waited_for(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic)
     with server.talk() as other:
@@ -224,7 +218,7 @@ def table(answer: Answer) -> Any:
     return pyarrow.ipc.open_stream(answer.body).read_all()
 
 
-def test_records_can_be_read_as_arrow(http: Browserless, topic: str) -> None:
+def test_records_can_be_read_as_arrow(http: RawHttp, topic: str) -> None:
     http.write_records(
         topic, {"data": {"a": 1}, "tag": "t", "node": "n", "meta": {"m": "é"}}, {"data": None}
     )
@@ -239,7 +233,7 @@ def test_records_can_be_read_as_arrow(http: Browserless, topic: str) -> None:
 
 
 def test_the_server_answers_others_while_arrow_is_loaded_for_the_first_who_asks(
-    server: RunningServer, http: Browserless, topic: str, monkeypatch: pytest.MonkeyPatch
+    server: RunningServer, http: RawHttp, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -262,7 +256,7 @@ def test_the_server_answers_others_while_arrow_is_loaded_for_the_first_who_asks(
         assert table(asked.result(PATIENCE_S))["seq"].to_pylist() == [1]
 
 
-def test_a_range_of_arrow_is_open_below_and_closed_above(http: Browserless, topic: str) -> None:
+def test_a_range_of_arrow_is_open_below_and_closed_above(http: RawHttp, topic: str) -> None:
     http.write(topic, *range(3_000))
     path = f"/v0/topics/{topic}/arrow"
     found = http.get(f"{path}?from_seq=10&to_seq=2500")
@@ -277,7 +271,7 @@ def test_a_range_of_arrow_is_open_below_and_closed_above(http: Browserless, topi
 
 
 def test_an_arrow_answer_is_bounded_in_bytes(
-    http: Browserless, topic: str, monkeypatch: pytest.MonkeyPatch
+    http: RawHttp, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headwater.server.http.read_handlers.ARROW_BYTES_MAX", 100_000)
     for _ in range(20):
@@ -290,7 +284,7 @@ def test_an_arrow_answer_is_bounded_in_bytes(
 
 
 def test_each_loss_has_an_arrow_answer_of_its_own(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.write(topic, *range(20))
     lost = [4, 5, 11]

@@ -9,21 +9,21 @@ from typing import Any
 
 import pytest
 
-from tests.server.running import RunningServer, eventually, running, settings
-from tests.server.speaking import Answer, Browserless, Events
+from tests.server.raw_http import Answer, Events, RawHttp
+from tests.server.running_server import RunningServer, eventually, running, settings
 
 OWNER, READER, NEIGHBOUR = "owner-secret", "reader-secret", "neighbour-secret"
 
 
-def put(http: Browserless, router: str, **definition: Any) -> Answer:
+def put(http: RawHttp, router: str, **definition: Any) -> Answer:
     return http.ask("PUT", f"/v0/routers/{router}", definition)
 
 
-def datas(http: Browserless, topic: str) -> list[Any]:
+def datas(http: RawHttp, topic: str) -> list[Any]:
     return [record["data"] for record in http.diff(topic).json["records"]]
 
 
-def test_a_router_is_made_looked_at_listed_and_removed(http: Browserless, topic: str) -> None:
+def test_a_router_is_made_looked_at_listed_and_removed(http: RawHttp, topic: str) -> None:
     source, dest, router = f"{topic}.in", f"{topic}.out", f"{topic}.in>out"
     http.put(source)
     made = put(http, router, source=source, dest=dest)
@@ -60,7 +60,7 @@ def test_a_router_is_made_looked_at_listed_and_removed(http: Browserless, topic:
     assert datas(http, dest) == [1, 2, 3], "what was copied stays"
 
 
-def test_routers_are_listed_page_by_page(http: Browserless, topic: str) -> None:
+def test_routers_are_listed_page_by_page(http: RawHttp, topic: str) -> None:
     http.put(f"{topic}.in")
     names = [f"{topic}.r{number}" for number in range(5)]
     for number, name in enumerate(names):
@@ -78,7 +78,7 @@ def test_routers_are_listed_page_by_page(http: Browserless, topic: str) -> None:
 
 @pytest.mark.claims(354)
 def test_circles_fan_in_and_nonsense_are_refused_with_their_reasons(
-    http: Browserless, topic: str
+    http: RawHttp, topic: str
 ) -> None:
     one, two, three = f"{topic}.1", f"{topic}.2", f"{topic}.3"
     http.put(one)
@@ -111,7 +111,7 @@ def test_circles_fan_in_and_nonsense_are_refused_with_their_reasons(
     assert own.json["error"]["detail"]["reason"] == "router_dest_exactly_once"
 
 
-def test_dropping_a_topic_tells_which_routers_went_with_it(http: Browserless, topic: str) -> None:
+def test_dropping_a_topic_tells_which_routers_went_with_it(http: RawHttp, topic: str) -> None:
     http.put(f"{topic}.in")
     put(http, f"{topic}.b", source=f"{topic}.in", dest=f"{topic}.x")
     put(http, f"{topic}.a", source=f"{topic}.in", dest=f"{topic}.y")
@@ -124,7 +124,7 @@ def test_dropping_a_topic_tells_which_routers_went_with_it(http: Browserless, to
 
 @pytest.mark.claims(371)
 def test_a_stream_over_the_destination_is_given_the_copies(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(f"{topic}.in")
     put(http, f"{topic}.r", source=f"{topic}.in", dest=f"{topic}.out", filter="keep*")
@@ -138,7 +138,7 @@ def test_a_stream_over_the_destination_is_given_the_copies(
         assert [record["data"] for record in stream.records(2)] == [1, 3]
 
 
-def test_routers_and_their_lag_are_in_the_metrics(http: Browserless, topic: str) -> None:
+def test_routers_and_their_lag_are_in_the_metrics(http: RawHttp, topic: str) -> None:
     http.put(f"{topic}.in")
     put(http, f"{topic}.r", source=f"{topic}.in", dest=f"{topic}.out")
     http.write(f"{topic}.in", 1)
@@ -179,7 +179,7 @@ def test_a_key_routes_only_between_topics_it_may_name(guarded: RunningServer) ->
         assert owner.ask("DELETE", "/v0/routers/mine.r").json["deleted"] is True
 
 
-def test_a_router_put_again_with_another_filter_goes_on(http: Browserless, topic: str) -> None:
+def test_a_router_put_again_with_another_filter_goes_on(http: RawHttp, topic: str) -> None:
     source, dest, router = f"{topic}.in", f"{topic}.out", f"{topic}.r"
     assert put(http, router, source=source, dest=dest, filter="a").status == 201
     http.write_records(source, {"data": 1, "tag": "a"}, {"data": 2, "tag": "b"})
@@ -199,7 +199,7 @@ def test_a_router_put_again_with_another_filter_goes_on(http: Browserless, topic
 
 
 def test_a_strong_read_has_what_was_written_before_it_over_any_number_of_routers(
-    http: Browserless, topic: str
+    http: RawHttp, topic: str
 ) -> None:
     names = [f"{topic}.{number}" for number in range(4)]
     for source, dest in pairwise(names):

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from headwater.server.access.quotas import Shares
 from headwater.wire.http_errors import HttpError
 from tests.kafka.broker import running_broker
-from tests.kafka.speaking import Speaker
+from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_server_access import plain, sign_in
 from tests.machines.test_rcpx_conduct import wire
-from tests.server.running import eventually, running, settings
-from tests.server.speaking import Browserless, Events
+from tests.server.raw_http import Events, RawHttp
+from tests.server.running_server import eventually, running, settings
 
 GREEDY, OTHER = "greedy-secret", "other-secret"
 KEYS = (f"{GREEDY}:read+write", f"{OTHER}:read+write")
@@ -67,7 +67,7 @@ def test_who_is_alone_may_have_all_of_it(reserved: float) -> None:
         shares.take(b"")
 
 
-def watch_until_refused(http: Browserless) -> tuple[int, dict[str, object]]:
+def watch_until_refused(http: RawHttp) -> tuple[int, dict[str, object]]:
     """How many watches there were room for, and what was said then."""
     for count in range(100):
         told = http.ask("POST", "/v0/watch", {"topics": {"t": {}}})
@@ -138,10 +138,10 @@ def test_who_signed_in_cannot_take_all_connections(tmp_path: Path) -> None:
         assert [greet(GREEDY) for _ in range(11)] == [""] * 10 + ["RATE_LIMITED"]
         for name, room in (("ann", 2), ("bob", 1)):
             for _ in range(room):
-                speaker = stack.enter_context(Speaker(server.kafka_port))
+                speaker = stack.enter_context(RawKafka(server.kafka_port))
                 message = plain(name, f"{name}s-password")
                 assert sign_in(speaker, message)["error_code"] == 0
-        with Speaker(server.kafka_port) as speaker:
+        with RawKafka(server.kafka_port) as speaker:
             told = sign_in(speaker, plain("ann", "anns-password"))
             assert told["error_code"] != 0
             assert "connections" in told["error_message"]

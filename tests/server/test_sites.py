@@ -10,8 +10,8 @@ import pytest
 
 from headwater.server.access.sites import is_foreign, name_of
 from headwater.server.health import handlers
-from tests.server.running import RunningServer, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, running, settings
 
 OWN = (
     "127.0.0.1", "127.0.0.1:4000", "[::1]:4000", "10.1.2.3:80", "localhost:4000", "LOCALHOST",
@@ -38,7 +38,7 @@ def test_other_names_with_a_dot_are(host: str) -> None:
 
 
 def test_a_name_that_was_made_to_lead_here_is_refused_without_keys(
-    server: RunningServer, http: Browserless
+    server: RunningServer, http: RawHttp
 ) -> None:
     for host in FOREIGN:
         page = {"host": host, "origin": f"http://{host}"}
@@ -212,6 +212,6 @@ def test_a_form_that_is_posted_to_another_port_does_nothing(shared_sites: Runnin
     rcpx = shared_sites.app.rcpx
     assert rcpx is not None
     hello = '{"type":"request","id":"1","op":"HELLO","params":{"protocol_version":1}}\n'
-    with Browserless("127.0.0.1", rcpx.port) as form:
+    with RawHttp("127.0.0.1", rcpx.port) as form:
         form.send(form.request("POST", "/", hello, {"content-type": "text/plain"}))
         assert b"server_name" not in form.rest()

@@ -14,9 +14,9 @@ import pytest
 from websockets.sync.client import connect
 
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import RunningServer, eventually, running, settings
-from tests.server.speaking import Browserless, Events
-from tests.server.watching import open_watch, watching
+from tests.server.raw_http import Events, RawHttp
+from tests.server.running_server import RunningServer, eventually, running, settings
+from tests.server.watches import open_watch, watching
 
 PAYLOAD = "x" * 20_000
 RECORDS = 200
@@ -25,7 +25,7 @@ READERS = 100
 
 def slow_stream(server: RunningServer, wid: str) -> Events:
     """A stream whose client takes in little by itself."""
-    connection = Browserless.__new__(Browserless)
+    connection = RawHttp.__new__(RawHttp)
     connection._key, connection._received = None, b""
     connection.socket = socket.socket()
     connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
@@ -42,7 +42,7 @@ def waiting_bytes(server: RunningServer) -> int:
 
 @pytest.mark.claims(357, 366)
 def test_one_client_that_stops_reading_delays_none_of_a_hundred_and_loses_nothing(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic)
     slow = slow_stream(server, open_watch(http, {topic: {}}))
@@ -68,7 +68,7 @@ def test_one_client_that_stops_reading_delays_none_of_a_hundred_and_loses_nothin
 
 @pytest.mark.claims(359)
 def test_a_client_that_lags_behind_the_cap_is_told_what_it_missed(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, cap_records=10)
     slow = slow_stream(server, open_watch(http, {topic: {}}))
@@ -92,7 +92,7 @@ def test_a_client_that_lags_behind_the_cap_is_told_what_it_missed(
 
 
 def test_a_drop_is_told_to_a_client_that_was_not_reading(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic)
     slow = slow_stream(server, open_watch(http, {topic: {}}))

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from headwater.disk import PosixDisk
-from headwater.recovery.wal_recovery import inspect_wal
-from tests.server.running import RunningServer, running, settings
-from tests.server.speaking import Answer, Browserless
+from headwater.recovery.topics.repair import inspect_wal
+from tests.server.raw_http import Answer, RawHttp
+from tests.server.running_server import RunningServer, running, settings
 
 pytestmark = pytest.mark.e2e
 
@@ -39,8 +39,8 @@ class ServerProcess:
         assert word == "ready"
         self.port = int(port)
 
-    def talk(self) -> Browserless:
-        return Browserless("127.0.0.1", self.port)
+    def talk(self) -> RawHttp:
+        return RawHttp("127.0.0.1", self.port)
 
 
 @contextmanager
@@ -145,13 +145,13 @@ class Writer(threading.Thread):
     def run(self) -> None:
         while not self._done.is_set():
             try:
-                with Browserless("127.0.0.1", self._ports[-1]) as http:
+                with RawHttp("127.0.0.1", self._ports[-1]) as http:
                     self._write(http)
             except (OSError, ValueError):
                 self.retries += 1
                 self._done.wait(0.01)
 
-    def _write(self, http: Browserless) -> None:
+    def _write(self, http: RawHttp) -> None:
         while not self._done.is_set():
             number = len(self.acked)
             datas = [[self.name, number, part] for part in range(3)]

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tests.server.running import RunningServer
-from tests.server.speaking import Browserless, Events
-from tests.server.watching import as_id, cursor, open_watch, stream, watching
+from tests.server.raw_http import Events, RawHttp
+from tests.server.running_server import RunningServer
+from tests.server.watches import as_id, cursor, open_watch, stream, watching
 
 
-def test_opening_a_watch_tells_where_each_topic_stands(http: Browserless, topic: str) -> None:
+def test_opening_a_watch_tells_where_each_topic_stands(http: RawHttp, topic: str) -> None:
     http.put(topic, cap_records=2)
     http.write(topic, 1, 2, 3)
     answer = http.ask("POST", "/v0/watch", {"topics": {topic: {"from_seq": 1}}})
@@ -28,7 +28,7 @@ def test_opening_a_watch_tells_where_each_topic_stands(http: Browserless, topic:
 
 @pytest.mark.claims(370)
 def test_a_stream_begins_as_the_contract_says(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.write(topic, "a")
     with stream(server, open_watch(http, {topic: {}})) as events:
@@ -52,7 +52,7 @@ def test_a_stream_begins_as_the_contract_says(
 
 @pytest.mark.claims(364)
 def test_one_stream_follows_many_topics_with_one_cursor(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     names = [f"{topic}.{n}" for n in range(5)]
     for name in names:
@@ -69,7 +69,7 @@ def test_one_stream_follows_many_topics_with_one_cursor(
 
 
 def test_streams_that_get_the_same_record_each_have_their_own_cursor(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     other = f"{topic}.other"
     http.write(other, 1)
@@ -90,7 +90,7 @@ def test_streams_that_get_the_same_record_each_have_their_own_cursor(
 
 @pytest.mark.claims(362)
 def test_a_stream_resumes_where_its_last_event_says(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.write(topic, *range(10))
     wid = open_watch(http, {topic: {}}, limit=3)
@@ -103,7 +103,7 @@ def test_a_stream_resumes_where_its_last_event_says(
 
 
 def test_an_id_can_go_back_and_never_beyond_what_was_sent(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.write(topic, *range(10))
     wid = open_watch(http, {topic: {"from_seq": 4}})
@@ -118,7 +118,7 @@ def test_an_id_can_go_back_and_never_beyond_what_was_sent(
 
 
 @pytest.mark.parametrize("text", ["%%%", "e30x", as_id({"a": -1}), "W10", "x" * 100_000])
-def test_an_id_that_is_not_ours_is_refused(http: Browserless, topic: str, text: str) -> None:
+def test_an_id_that_is_not_ours_is_refused(http: RawHttp, topic: str, text: str) -> None:
     http.put(topic)
     wid = open_watch(http, {topic: {}})
     answer = http.get(f"/v0/watch/{wid}", **{"last-event-id": text})
@@ -126,7 +126,7 @@ def test_an_id_that_is_not_ours_is_refused(http: Browserless, topic: str, text: 
 
 
 def test_an_id_of_256_topics_with_long_names_fits_a_request(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     names = [f"{n:03}".ljust(250, "x") for n in range(256)]
     for name in names:
@@ -146,7 +146,7 @@ def test_an_id_of_256_topics_with_long_names_fits_a_request(
 
 
 def test_a_prefix_takes_in_topics_that_are_there_and_those_to_come(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.write(f"{topic}.old", "old")
     http.write(f"{topic}x", "other")
@@ -168,7 +168,7 @@ def test_a_prefix_takes_in_topics_that_are_there_and_those_to_come(
 
 
 def test_a_prefix_can_begin_at_the_end_of_what_is_there(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.write(f"{topic}.a", 1)
     with watching(server, {f"{topic}.*": {"tail": True}}) as events:
@@ -178,9 +178,7 @@ def test_a_prefix_can_begin_at_the_end_of_what_is_there(
         assert sorted(r["data"] for r in events.records(2)) == [2, 3]
 
 
-def test_a_missing_topic_is_refused_unless_the_watch_is_lenient(
-    http: Browserless, topic: str
-) -> None:
+def test_a_missing_topic_is_refused_unless_the_watch_is_lenient(http: RawHttp, topic: str) -> None:
     http.put(topic)
     wanted: dict[str, Any] = {"topics": {topic: {}, f"{topic}.none": {}}}
     refused = http.ask("POST", "/v0/watch", wanted)
@@ -199,7 +197,7 @@ def test_a_missing_topic_is_refused_unless_the_watch_is_lenient(
         {"topics": {"a": {}}, "match": "a*b*"}, {"topics": {"a": {}}, "extra": 1}, {},
     ],
 )  # fmt: skip
-def test_a_watch_that_is_not_clear_is_refused(http: Browserless, options: dict[str, Any]) -> None:
+def test_a_watch_that_is_not_clear_is_refused(http: RawHttp, options: dict[str, Any]) -> None:
     http.put("a")
     answer = http.ask("POST", "/v0/watch", options)
     assert (answer.status, answer.code) == (400, "invalid_request")
@@ -207,7 +205,7 @@ def test_a_watch_that_is_not_clear_is_refused(http: Browserless, options: dict[s
 
 @pytest.mark.claims(365)
 def test_fields_filters_and_nodes_work_as_in_a_read(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.write_records(
         topic,
@@ -228,9 +226,7 @@ def test_fields_filters_and_nodes_work_as_in_a_read(
         assert "meta" not in batch["records"][0]
 
 
-def test_a_loss_is_told_where_it_happened(
-    server: RunningServer, http: Browserless, topic: str
-) -> None:
+def test_a_loss_is_told_where_it_happened(server: RunningServer, http: RawHttp, topic: str) -> None:
     http.put(topic, cap_records=2)
     http.write(topic, *range(5))
     with watching(server, {topic: {}}) as events:
@@ -241,7 +237,7 @@ def test_a_loss_is_told_where_it_happened(
 
 
 def test_a_dropped_topic_is_told_to_those_who_were_away_too(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.write(topic, *range(5))
     http.write(f"{topic}.keeps", 1)
@@ -257,7 +253,7 @@ def test_a_dropped_topic_is_told_to_those_who_were_away_too(
 
 
 def test_payloads_with_line_breaks_cannot_forge_events(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     nasty = '[1,\n\ndata: {"forged":1}\r\n\r\nevent: record'
     tidy = b'{"records":[{"data":[1,\r\n\n\r"\\n\\nevent: forged\\ndata: x"]}]}'
@@ -269,7 +265,7 @@ def test_payloads_with_line_breaks_cannot_forge_events(
 
 
 def test_a_heartbeat_comes_only_when_there_is_nothing_else(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic)
     with watching(server, {topic: {}}, heartbeat_ms=1) as events:
@@ -284,7 +280,7 @@ def test_a_heartbeat_comes_only_when_there_is_nothing_else(
 
 @pytest.mark.parametrize("accept", ["application/json", "text/html", "image/*"])
 def test_a_client_that_does_not_want_a_stream_gets_none(
-    http: Browserless, topic: str, accept: str
+    http: RawHttp, topic: str, accept: str
 ) -> None:
     http.put(topic)
     wid = open_watch(http, {topic: {}})
@@ -292,13 +288,13 @@ def test_a_client_that_does_not_want_a_stream_gets_none(
     assert (answer.status, answer.code) == (406, "not_acceptable")
 
 
-def test_an_unknown_watch_is_not_found(http: Browserless) -> None:
+def test_an_unknown_watch_is_not_found(http: RawHttp) -> None:
     answer = http.get("/v0/watch/nonsense")
     assert (answer.status, answer.code) == (404, "not_found")
 
 
 def test_a_stream_behind_a_slow_request_begins_after_its_answer(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic)
     wid = open_watch(http, {topic: {}})
@@ -312,7 +308,7 @@ def test_a_stream_behind_a_slow_request_begins_after_its_answer(
 
 
 def test_what_stands_behind_a_stream_does_not_disturb_it(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic)
     wid = open_watch(http, {topic: {}})
@@ -323,7 +319,7 @@ def test_what_stands_behind_a_stream_does_not_disturb_it(
         assert [event.kind for event in events.until("record")] == ["record"]
 
 
-def test_head_of_a_stream_does_not_open_one(http: Browserless, topic: str) -> None:
+def test_head_of_a_stream_does_not_open_one(http: RawHttp, topic: str) -> None:
     http.put(topic)
     wid = open_watch(http, {topic: {}})
     answer = http.ask("HEAD", f"/v0/watch/{wid}")
@@ -332,7 +328,7 @@ def test_head_of_a_stream_does_not_open_one(http: Browserless, topic: str) -> No
 
 
 def test_deleted_records_are_not_sent_to_those_who_come_later(
-    server: RunningServer, http: Browserless, topic: str
+    server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.write_records(topic, {"data": "secret", "tag": "s"}, {"data": "open"})
     with watching(server, {topic: {}}) as first:

@@ -10,9 +10,9 @@ import pytest
 from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import RunningServer, eventually, running, settings
-from tests.server.speaking import Browserless, Events
-from tests.server.watching import open_watch, stream, watching
+from tests.server.raw_http import Events, RawHttp
+from tests.server.running_server import RunningServer, eventually, running, settings
+from tests.server.watches import open_watch, stream, watching
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def gated(tmp_path: Path, disk: GatedDisk) -> Iterator[RunningServer]:
             disk.syncs.open()
 
 
-def write_without_sync(http: Browserless, disk: GatedDisk, topic: str, data: object) -> None:
+def write_without_sync(http: RawHttp, disk: GatedDisk, topic: str, data: object) -> None:
     """Acked by its class while the disk does not sync."""
     disk.syncs.close()
     assert http.write(topic, data).json["performance"]["fsync_ms"] == 0

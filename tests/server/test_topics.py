@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
 
 DEFAULTS: dict[str, Any] = {
     "type": "log", "ttl_ms": 0, "cap_records": 0, "cap_bytes": 0, "discard": "old",
@@ -19,7 +19,7 @@ DEFAULTS: dict[str, Any] = {
 }  # fmt: skip
 
 
-def test_a_topic_is_made_with_the_defaults_of_the_contract(http: Browserless, topic: str) -> None:
+def test_a_topic_is_made_with_the_defaults_of_the_contract(http: RawHttp, topic: str) -> None:
     made = http.put(topic)
     assert made.status == 201
     answer = made.json
@@ -46,7 +46,7 @@ def test_a_topic_is_made_with_the_defaults_of_the_contract(http: Browserless, to
     ],
 )
 def test_settings_are_clamped_and_aliased_as_written_down(
-    http: Browserless, topic: str, given: dict[str, Any], shown: dict[str, Any]
+    http: RawHttp, topic: str, given: dict[str, Any], shown: dict[str, Any]
 ) -> None:
     config = http.put(topic, **given).json["config"]
     assert {name: config[name] for name in shown} == shown
@@ -62,7 +62,7 @@ def test_settings_are_clamped_and_aliased_as_written_down(
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_refused_by_name_and_makes_nothing(
-    http: Browserless, topic: str, given: dict[str, Any]
+    http: RawHttp, topic: str, given: dict[str, Any]
 ) -> None:
     answer = http.put(topic, **given)
     assert (answer.status, answer.code) == (400, "invalid_request")
@@ -71,11 +71,11 @@ def test_a_wrong_setting_is_refused_by_name_and_makes_nothing(
     assert http.get(f"/v0/topics/{topic}").status == 404
 
 
-def test_a_topic_cannot_be_its_own_dead_letter(http: Browserless) -> None:
+def test_a_topic_cannot_be_its_own_dead_letter(http: RawHttp) -> None:
     assert http.put("selfish", dead_letter="selfish").code == "invalid_request"
 
 
-def test_settings_change_on_their_own_and_the_type_never(http: Browserless, topic: str) -> None:
+def test_settings_change_on_their_own_and_the_type_never(http: RawHttp, topic: str) -> None:
     http.put(topic, cap_records=5, ttl_ms=60_000)
     assert http.put(topic, cap_records=6).json["config"]["ttl_ms"] == 60_000
     refused = http.put(topic, type="queue")
@@ -84,13 +84,11 @@ def test_settings_change_on_their_own_and_the_type_never(http: Browserless, topi
 
 
 @pytest.mark.parametrize("body", [b"[]", b"1", b"{", b'{"a":' * 100_000, b"\xff"])
-def test_settings_that_are_no_object_are_refused(
-    http: Browserless, topic: str, body: bytes
-) -> None:
+def test_settings_that_are_no_object_are_refused(http: RawHttp, topic: str, body: bytes) -> None:
     assert http.ask("PUT", f"/v0/topics/{topic}", body).code == "invalid_request"
 
 
-def test_looking_at_a_topic_shows_its_numbers(http: Browserless, topic: str) -> None:
+def test_looking_at_a_topic_shows_its_numbers(http: RawHttp, topic: str) -> None:
     http.put(topic)
     empty = http.get(f"/v0/topics/{topic}").json
     assert (empty["head_seq"], empty["earliest_seq"], empty["next_seq"]) == (0, 1, 1)
@@ -106,7 +104,7 @@ def test_looking_at_a_topic_shows_its_numbers(http: Browserless, topic: str) -> 
 
 
 @pytest.mark.claims(352)
-def test_looking_counts_as_reading_unless_told_not_to(http: Browserless, topic: str) -> None:
+def test_looking_counts_as_reading_unless_told_not_to(http: RawHttp, topic: str) -> None:
     http.put(topic)
     assert "last_read_ts" not in http.get(f"/v0/topics/{topic}?touch=false").json
     assert "last_read_ts" not in http.get(f"/v0/topics?prefix={topic}").json["topics"][0]
@@ -114,13 +112,13 @@ def test_looking_counts_as_reading_unless_told_not_to(http: Browserless, topic: 
     assert http.get(f"/v0/topics/{topic}?touch=false").json["last_read_ts"] > 0
 
 
-def test_looking_never_makes_a_topic(http: Browserless, topic: str) -> None:
+def test_looking_never_makes_a_topic(http: RawHttp, topic: str) -> None:
     for answer in (http.get(f"/v0/topics/{topic}"), http.diff(topic)):
         assert (answer.status, answer.code) == (404, "topic_not_found")
     assert http.get(f"/v0/topics?prefix={topic}").json["topics"] == []
 
 
-def test_lists_come_in_pages_by_name(http: Browserless, topic: str) -> None:
+def test_lists_come_in_pages_by_name(http: RawHttp, topic: str) -> None:
     names = [f"{topic}.{number:03}" for number in range(7)]
     for name in reversed(names):
         http.put(name)
@@ -144,11 +142,11 @@ def test_lists_come_in_pages_by_name(http: Browserless, topic: str) -> None:
 
 
 @pytest.mark.parametrize("size", ["x", "--1", "%C2%B2", "1.5", "1" * 5_000, "", "1e3", "+1"])
-def test_a_page_size_that_is_no_number_is_refused(http: Browserless, size: str) -> None:
+def test_a_page_size_that_is_no_number_is_refused(http: RawHttp, size: str) -> None:
     assert http.get(f"/v0/topics?page_size={size}").code == "invalid_request"
 
 
-def test_dropping_a_topic_says_whether_there_was_one(http: Browserless, topic: str) -> None:
+def test_dropping_a_topic_says_whether_there_was_one(http: RawHttp, topic: str) -> None:
     path = f"/v0/topics/{topic}"
     http.write(topic, 1)
     kept = http.ask("DELETE", path + "?if_empty=true")
@@ -161,7 +159,7 @@ def test_dropping_a_topic_says_whether_there_was_one(http: Browserless, topic: s
     assert http.ask("DELETE", path + "?if_empty").json["deleted"] is True
 
 
-def test_records_are_deleted_below_a_seq_by_tag_or_both(http: Browserless, topic: str) -> None:
+def test_records_are_deleted_below_a_seq_by_tag_or_both(http: RawHttp, topic: str) -> None:
     http.write_records(topic, *({"data": n, "tag": f"t{n % 2}"} for n in range(1, 11)))
     path = f"/v0/topics/{topic}/delete"
     both = http.ask("POST", path, {"before_seq": 4, "match": "t1"}).json
@@ -182,7 +180,7 @@ def test_records_are_deleted_below_a_seq_by_tag_or_both(http: Browserless, topic
     ],
 )  # fmt: skip
 def test_a_delete_that_is_not_clear_is_refused(
-    http: Browserless, topic: str, body: dict[str, Any]
+    http: RawHttp, topic: str, body: dict[str, Any]
 ) -> None:
     http.write_records(topic, {"data": 1, "tag": "x"})
     assert http.ask("POST", f"/v0/topics/{topic}/delete", body).code == "invalid_request"
@@ -199,7 +197,7 @@ ODD_NAMES = [
 
 
 @pytest.mark.parametrize("name", ODD_NAMES)
-def test_odd_names_are_refused_in_every_path(http: Browserless, name: str) -> None:
+def test_odd_names_are_refused_in_every_path(http: RawHttp, name: str) -> None:
     path = f"/v0/topics/{name}"
     write = {"records": [{"data": 1}]}
     for method, suffix, body in (
@@ -212,7 +210,7 @@ def test_odd_names_are_refused_in_every_path(http: Browserless, name: str) -> No
     assert http.get(f"/v0/watch/{name}").status == 404
 
 
-def test_good_names_keep_their_case_and_their_signs(http: Browserless) -> None:
+def test_good_names_keep_their_case_and_their_signs(http: RawHttp) -> None:
     for name in ("a", "A", "0", "a.b_c:d-e", "a..", "CON", "a" * 255):
         assert http.put(name).status == 201, name
         assert http.get(f"/v0/topics/{name}").json["topic"] == name
@@ -220,7 +218,7 @@ def test_good_names_keep_their_case_and_their_signs(http: Browserless) -> None:
 
 
 @pytest.mark.parametrize("path", ["/v0/topics", "/v0/routers"])
-def test_a_cursor_that_no_page_gave_is_refused(http: Browserless, topic: str, path: str) -> None:
+def test_a_cursor_that_no_page_gave_is_refused(http: RawHttp, topic: str, path: str) -> None:
     for cursor in ("%00%ff", "..%2f", "a%20b", "x" * 256):
         answer = http.get(f"{path}?cursor={cursor}")
         assert (answer.status, answer.code) == (400, "invalid_request"), cursor

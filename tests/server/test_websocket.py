@@ -13,8 +13,8 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
-from tests.server.running import RunningServer, eventually, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, eventually, running, settings
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
@@ -64,7 +64,7 @@ def ws(server: RunningServer) -> Iterator[Socket]:
 
 
 def test_a_subscription_gives_what_is_there_and_then_what_comes(
-    http: Browserless, ws: Socket, topic: str
+    http: RawHttp, ws: Socket, topic: str
 ) -> None:
     http.write(topic, "a", "b")
     ws.say("subscribe", topic=topic, request_id="s1")
@@ -81,7 +81,7 @@ def test_a_subscription_gives_what_is_there_and_then_what_comes(
 
 
 def test_several_topics_are_subscribed_at_once_or_none(
-    http: Browserless, ws: Socket, topic: str
+    http: RawHttp, ws: Socket, topic: str
 ) -> None:
     one, two = f"{topic}.1", f"{topic}.2"
     http.write(one, "a", "b")
@@ -113,7 +113,7 @@ def test_fields_of_others_are_ignored_in_messages(ws: Socket, topic: str) -> Non
     assert ws.until("record")["records"][0]["data"] == {"x_in": 1}
 
 
-def test_a_publication_is_acked_when_it_is_safe(http: Browserless, ws: Socket, topic: str) -> None:
+def test_a_publication_is_acked_when_it_is_safe(http: RawHttp, ws: Socket, topic: str) -> None:
     ws.say("publish", topic=topic, records=[{"data": 1}, {"data": 2}], request_id=7)
     acked = ws.hear()
     assert acked.pop("performance")["server_total_ms"] >= 0
@@ -133,7 +133,7 @@ def test_a_publication_is_acked_when_it_is_safe(http: Browserless, ws: Socket, t
 
 
 def test_payloads_published_here_are_kept_byte_for_byte(
-    http: Browserless, ws: Socket, topic: str
+    http: RawHttp, ws: Socket, topic: str
 ) -> None:
     payload = '{ "ü" :[1.0,  1e400],"a":1,"a":2 }'
     ws.raw.send(f'{{"op":"publish","topic":"{topic}","records":[{{"data":{payload}}}]}}')
@@ -151,7 +151,7 @@ def test_a_ping_is_answered_with_its_id(ws: Socket) -> None:
 
 
 def test_unsubscribing_ends_the_records_and_only_once(
-    http: Browserless, ws: Socket, topic: str
+    http: RawHttp, ws: Socket, topic: str
 ) -> None:
     http.put(topic)
     ws.say("subscribe", topic=topic)
@@ -165,7 +165,7 @@ def test_unsubscribing_ends_the_records_and_only_once(
     assert ws.hear()["op"] == "pong"
 
 
-def test_subscribing_again_moves_the_cursor(http: Browserless, ws: Socket, topic: str) -> None:
+def test_subscribing_again_moves_the_cursor(http: RawHttp, ws: Socket, topic: str) -> None:
     http.write(topic, *range(5))
     ws.say("subscribe", topic=topic, from_seq=3)
     assert [r["$seq"] for r in ws.records(2)] == [4, 5]
@@ -177,7 +177,7 @@ def test_subscribing_again_moves_the_cursor(http: Browserless, ws: Socket, topic
     assert [r["$seq"] for r in ws.records(1)] == [6]
 
 
-def test_fields_and_filters_work_as_in_a_read(http: Browserless, ws: Socket, topic: str) -> None:
+def test_fields_and_filters_work_as_in_a_read(http: RawHttp, ws: Socket, topic: str) -> None:
     http.write_records(
         topic, {"data": 1, "tag": "a"}, {"data": 2, "tag": "b"}, {"data": 3, "node": "me"}
     )
@@ -188,7 +188,7 @@ def test_fields_and_filters_work_as_in_a_read(http: Browserless, ws: Socket, top
     assert [r["data"] for r in ws.records(2)] == [1, 2]
 
 
-def test_losses_and_drops_are_told(http: Browserless, ws: Socket, topic: str) -> None:
+def test_losses_and_drops_are_told(http: RawHttp, ws: Socket, topic: str) -> None:
     http.put(topic, cap_records=1)
     http.write(topic, 1, 2, 3)
     ws.say("subscribe", topic=topic)
@@ -213,7 +213,7 @@ def test_losses_and_drops_are_told(http: Browserless, ws: Socket, topic: str) ->
     ],
 )  # fmt: skip
 def test_a_message_that_is_not_clear_gets_an_error_and_nothing_ends(
-    http: Browserless, ws: Socket, message: str
+    http: RawHttp, ws: Socket, message: str
 ) -> None:
     http.put("a")
     ws.raw.send(message)
@@ -233,7 +233,7 @@ def test_a_topic_that_is_not_there_cannot_be_subscribed_to(ws: Socket) -> None:
 
 
 def test_text_that_is_not_utf_8_ends_the_connection_and_writes_nothing(
-    http: Browserless, ws: Socket, topic: str
+    http: RawHttp, ws: Socket, topic: str
 ) -> None:
     body = b'{"op":"publish","topic":"%b","records":[{"data":"\xff"}]}' % topic.encode()
     ws.raw.send(body, text=True)
@@ -316,7 +316,7 @@ def test_frames_that_break_the_rules_close_the_connection(
         assert code in ending(plain)
 
 
-def test_data_behind_the_handshake_is_not_lost(server: RunningServer, http: Browserless) -> None:
+def test_data_behind_the_handshake_is_not_lost(server: RunningServer, http: RawHttp) -> None:
     with server.talk() as plain:
         head = plain.request(
             "GET",
@@ -332,7 +332,7 @@ def test_data_behind_the_handshake_is_not_lost(server: RunningServer, http: Brow
         assert b'"pong"' in plain.take(20)
 
 
-def test_a_plain_get_is_told_to_upgrade(http: Browserless) -> None:
+def test_a_plain_get_is_told_to_upgrade(http: RawHttp) -> None:
     answer = http.get("/v0/ws")
     assert (answer.status, answer.headers["upgrade"]) == (426, "websocket")
     assert answer.code == "upgrade_required"
@@ -368,7 +368,7 @@ def test_a_bad_handshake_is_refused_as_any_other_request(
     eventually(lambda: server.app.quotas.streams == len(server.app.delivery._streams))
 
 
-def test_an_offer_of_another_protocol_is_answered_as_a_request(http: Browserless) -> None:
+def test_an_offer_of_another_protocol_is_answered_as_a_request(http: RawHttp) -> None:
     headers = {"upgrade": "h2c", "connection": "Upgrade, HTTP2-Settings", "http2-settings": "AAM"}
     two = http.request("GET", "/v0/health", headers=headers) * 2
     body = http.request("POST", "/v0/topics/h2c", {"records": [{"data": 1}]}, headers)

@@ -23,8 +23,8 @@ from headwater.wire.answers import (
 )
 from headwater.wire.http_response import json_answer, short_json_answer
 from tests.server.gated_disk import GatedDisk
-from tests.server.running import PATIENCE_S, RunningServer, running, settings
-from tests.server.speaking import Answer, Browserless
+from tests.server.raw_http import Answer, RawHttp
+from tests.server.running_server import PATIENCE_S, RunningServer, running, settings
 
 WRITERS = 20
 
@@ -369,6 +369,6 @@ def test_the_short_way_to_print_an_answer_gives_the_same_bytes() -> None:
     assert short_json_answer(body, b"abc", 0x1F) == same
 
 
-def test_a_lone_write_is_answered_like_any_other(http: Browserless) -> None:
+def test_a_lone_write_is_answered_like_any_other(http: RawHttp) -> None:
     assert http.write("alone", 1).json["created"] is True
     assert http.write("alone", 2).json["seqs"] == [2]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from headwater.core import limits
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
 
 PAYLOADS = [
     b"null",
@@ -26,9 +26,7 @@ PAYLOADS = [
 
 
 @pytest.mark.parametrize("payload", PAYLOADS, ids=range(len(PAYLOADS)))
-def test_data_and_meta_come_back_byte_for_byte(
-    http: Browserless, topic: str, payload: bytes
-) -> None:
+def test_data_and_meta_come_back_byte_for_byte(http: RawHttp, topic: str, payload: bytes) -> None:
     meta = b'{"m" : ' + payload + b" }"
     body = b'{"records":[{"data":' + payload + b',"meta":' + meta + b"}]}"
     assert http.ask("POST", f"/v0/topics/{topic}", body).status == 201
@@ -37,7 +35,7 @@ def test_data_and_meta_come_back_byte_for_byte(
     assert found.count(b'"data":' + payload + b',"meta":' + meta + b"}") == 2
 
 
-def test_what_a_record_does_not_have_is_left_out(http: Browserless, topic: str) -> None:
+def test_what_a_record_does_not_have_is_left_out(http: RawHttp, topic: str) -> None:
     http.write_records(
         topic,
         {"data": None},
@@ -55,16 +53,12 @@ def test_what_a_record_does_not_have_is_left_out(http: Browserless, topic: str) 
     assert empty["meta"] == {}
 
 
-def test_a_node_of_the_write_holds_for_records_without_their_own(
-    http: Browserless, topic: str
-) -> None:
+def test_a_node_of_the_write_holds_for_records_without_their_own(http: RawHttp, topic: str) -> None:
     http.write_records(topic, {"data": 1}, {"data": 2, "node": "b"}, node="a")
     assert [r["$node"] for r in http.diff(topic).json["records"]] == ["a", "b"]
 
 
-def test_the_answer_to_a_write_has_everything_the_contract_names(
-    http: Browserless, topic: str
-) -> None:
+def test_the_answer_to_a_write_has_everything_the_contract_names(http: RawHttp, topic: str) -> None:
     first = http.write(topic, 1, 2, 3)
     assert first.status == 201
     answer = first.json
@@ -81,7 +75,7 @@ def test_the_answer_to_a_write_has_everything_the_contract_names(
 
 @pytest.mark.parametrize("durability", ["disk", "memory", "ephemeral"])
 def test_classes_that_do_not_wait_show_no_time_of_a_sync(
-    http: Browserless, topic: str, durability: str
+    http: RawHttp, topic: str, durability: str
 ) -> None:
     http.put(topic, durability=durability)
     for _ in range(300):  # beyond the ceiling that is reserved by a sync
@@ -91,7 +85,7 @@ def test_classes_that_do_not_wait_show_no_time_of_a_sync(
     assert http.diff(topic, 300).json["records"][0]["$seq"] == 301
 
 
-def test_seqs_are_left_out_when_nobody_wants_them(http: Browserless, topic: str) -> None:
+def test_seqs_are_left_out_when_nobody_wants_them(http: RawHttp, topic: str) -> None:
     body = {"records": [{"data": 1}]}
     assert "seqs" in http.ask("POST", f"/v0/topics/{topic}?return_seqs=true", body).json
     assert "seqs" not in http.ask("POST", f"/v0/topics/{topic}?return_seqs=false", body).json
@@ -100,7 +94,7 @@ def test_seqs_are_left_out_when_nobody_wants_them(http: Browserless, topic: str)
 
 
 def test_a_repeated_key_gives_the_first_answer_and_writes_nothing(
-    http: Browserless, topic: str
+    http: RawHttp, topic: str
 ) -> None:
     first = http.write(topic, 1, 2, idempotency_key="k")
     again = http.write(topic, "other", idempotency_key="k")
@@ -110,7 +104,7 @@ def test_a_repeated_key_gives_the_first_answer_and_writes_nothing(
     assert len(http.diff(topic).json["records"]) == 2
 
 
-def test_a_key_can_come_in_the_header_and_the_body_wins(http: Browserless, topic: str) -> None:
+def test_a_key_can_come_in_the_header_and_the_body_wins(http: RawHttp, topic: str) -> None:
     path, body = f"/v0/topics/{topic}", {"records": [{"data": 1}]}
 
     def write(header: str, **fields: str) -> bool:
@@ -125,18 +119,14 @@ def test_a_key_can_come_in_the_header_and_the_body_wins(http: Browserless, topic
     assert write("x", idempotency_key="h"), "header and body name the same keys"
 
 
-def test_a_key_of_other_letters_is_the_same_in_header_and_body(
-    http: Browserless, topic: str
-) -> None:
+def test_a_key_of_other_letters_is_the_same_in_header_and_body(http: RawHttp, topic: str) -> None:
     raw = http.request("POST", f"/v0/topics/{topic}", {"records": [{"data": 1}]}, {"X": "x"})
     http.send(raw.replace(b"X: x", "Idempotency-Key: clé".encode()))
     assert not http.answer().json["deduped"]
     assert http.write(topic, 1, idempotency_key="clé").json["deduped"]
 
 
-def test_a_head_that_is_not_where_it_was_expected_is_a_conflict(
-    http: Browserless, topic: str
-) -> None:
+def test_a_head_that_is_not_where_it_was_expected_is_a_conflict(http: RawHttp, topic: str) -> None:
     assert http.write(topic, 1, expect_head_seq=0).status == 201
     assert http.write(topic, 2, expect_head_seq=1).status == 200
     refused = http.write(topic, 3, expect_head_seq=1)
@@ -144,7 +134,7 @@ def test_a_head_that_is_not_where_it_was_expected_is_a_conflict(
     assert http.diff(topic).json["head_seq"] == 2
 
 
-def test_creating_on_write_follows_auto_create_and_create(http: Browserless, topic: str) -> None:
+def test_creating_on_write_follows_auto_create_and_create(http: RawHttp, topic: str) -> None:
     assert http.write(topic, 1, create=False).code == "topic_not_found"
     assert http.write(topic, 1, config={"auto_create": False}).code == "topic_not_found"
     assert http.get(f"/v0/topics/{topic}").status == 404
@@ -155,7 +145,7 @@ def test_creating_on_write_follows_auto_create_and_create(http: Browserless, top
     assert http.get(f"/v0/topics/{topic}").json["config"]["cap_records"] == 5
 
 
-def test_a_full_topic_that_rejects_takes_no_seq(http: Browserless, topic: str) -> None:
+def test_a_full_topic_that_rejects_takes_no_seq(http: RawHttp, topic: str) -> None:
     http.put(topic, cap_records=2, discard="reject")
     assert http.write(topic, 1, 2).status == 200
     refused = http.write(topic, 3)
@@ -166,14 +156,14 @@ def test_a_full_topic_that_rejects_takes_no_seq(http: Browserless, topic: str) -
 # -- limits
 
 
-def refused(http: Browserless, topic: str, record: dict[str, object], **fields: object) -> str:
+def refused(http: RawHttp, topic: str, record: dict[str, object], **fields: object) -> str:
     answer = http.write_records(topic, record, **fields)
     assert answer.status == (413 if answer.code == "record_too_large" else 400), answer
     assert http.get(f"/v0/topics/{topic}").status == 404, "a refused write made the topic"
     return answer.code
 
 
-def test_each_part_of_a_record_has_its_limit(http: Browserless, topic: str) -> None:
+def test_each_part_of_a_record_has_its_limit(http: RawHttp, topic: str) -> None:
     fits = {
         "data": "x" * (limits.RECORD_BYTES_MAX - 2),
         "tag": "t" * limits.TAG_BYTES_MAX,
@@ -195,7 +185,7 @@ def test_each_part_of_a_record_has_its_limit(http: Browserless, topic: str) -> N
     assert http.write_records(topic, fits, {"data": 1, "meta": many}).status == 201
 
 
-def test_a_write_takes_ten_thousand_records_and_not_one_more(http: Browserless, topic: str) -> None:
+def test_a_write_takes_ten_thousand_records_and_not_one_more(http: RawHttp, topic: str) -> None:
     path = f"/v0/topics/{topic}"
     one = b'{"data":1}'
     over = http.ask("POST", path, b'{"records":[' + b",".join([one] * 10_001) + b"]}")
@@ -206,7 +196,7 @@ def test_a_write_takes_ten_thousand_records_and_not_one_more(http: Browserless, 
     assert http.ask("POST", path, b'{"records":[]}').code == "invalid_request"
 
 
-def test_one_bad_record_refuses_the_whole_write(http: Browserless, topic: str) -> None:
+def test_one_bad_record_refuses_the_whole_write(http: RawHttp, topic: str) -> None:
     answer = http.write_records(topic, {"data": 1}, {"data": 2, "tag": "t" * 300}, {"data": 3})
     assert answer.status == 400
     assert http.get(f"/v0/topics/{topic}").status == 404
@@ -229,7 +219,7 @@ BAD_BODIES = [
 
 @pytest.mark.parametrize("body", BAD_BODIES, ids=range(len(BAD_BODIES)))
 def test_a_body_that_is_not_a_write_is_refused_and_the_connection_lives(
-    http: Browserless, topic: str, body: bytes
+    http: RawHttp, topic: str, body: bytes
 ) -> None:
     answer = http.ask("POST", f"/v0/topics/{topic}", body)
     assert (answer.status, answer.code) == (400, "invalid_request")
@@ -237,16 +227,14 @@ def test_a_body_that_is_not_a_write_is_refused_and_the_connection_lives(
     assert http.get(f"/v0/topics/{topic}").status == 404
 
 
-def test_duplicate_keys_beside_the_payload_do_not_hide_records(
-    http: Browserless, topic: str
-) -> None:
+def test_duplicate_keys_beside_the_payload_do_not_hide_records(http: RawHttp, topic: str) -> None:
     body = b'{"records":[{"data":1}],"records":[{"data":2,"data":3}]}'
     answer = http.ask("POST", f"/v0/topics/{topic}", body)
     assert answer.json["count"] == 1
     assert [r["data"] for r in http.diff(topic).json["records"]] == [3]
 
 
-def test_only_json_is_taken_and_a_missing_type_is_forgiven(http: Browserless, topic: str) -> None:
+def test_only_json_is_taken_and_a_missing_type_is_forgiven(http: RawHttp, topic: str) -> None:
     path, body = f"/v0/topics/{topic}", json.dumps({"records": [{"data": 1}]})
     for kind in ("text/plain", "application/x-www-form-urlencoded", "application/jsonx"):
         answer = http.ask("POST", path, body, {"content-type": kind})

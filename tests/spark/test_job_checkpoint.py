@@ -17,10 +17,10 @@ from headwater.format.mark import mark_prefix
 from headwater.format.names import wal_file_name
 from headwater.format.segment import parse_segment_file, parse_topic_directory_name
 from headwater.format.snapshot import snapshot_name
-from headwater.recovery.topic_repair import apply_repairs, plan_repairs
+from headwater.recovery.topics.plan import apply_repairs, plan_repairs
 from headwater.testing import DROPS, PREFIXES, TORN, FakeDisk, ManualClock
 from tests.crash.matrix import FULL, slice_of, tried
-from tests.rig.judging import read_events
+from tests.rig.comparison import read_events
 from tests.rig.life import COLD, DATA, SMALL, open_stepped
 from tests.spark.workloads import (
     ALL_IN_THE_LOG,

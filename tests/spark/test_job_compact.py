@@ -14,7 +14,7 @@ from headwater.spark.jobs.compact import CompactOptions, CompactReport, compact
 from headwater.testing import DROPS, PREFIXES, RANDOM, TORN, FakeDisk, ManualClock
 from headwater.testing.trace import Image
 from tests.crash.matrix import slice_of, tried
-from tests.rig.judging import Event, read_events
+from tests.rig.comparison import Event, read_events
 from tests.rig.life import COLD, DATA, SMALL, open_stepped
 from tests.spark.workloads import Engine
 

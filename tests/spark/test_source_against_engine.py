@@ -21,7 +21,7 @@ from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
 from headwater.core.units import KIB
-from tests.spark.reading_by_hand import Row, every_row, read
+from tests.spark.direct_reader import Row, every_row, read
 
 SMALL = EngineSettings(
     wal=WalSettings(shards=1, file_bytes=8 * KIB, reserve_bytes=KIB, zero_chunk_bytes=4 * KIB),

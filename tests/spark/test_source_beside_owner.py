@@ -20,7 +20,7 @@ from headwater.spark.source.options import source_options
 from headwater.spark.source.stream_reader import StreamReader
 from tests.crash.matrix import FULL
 from tests.e2e.owner_process import BATCH, CAP, start_owner
-from tests.spark.reading_by_hand import Row, options_of, read, read_all, reader_of, sent
+from tests.spark.direct_reader import Row, options_of, read, read_all, reader_of, sent
 
 pytestmark = pytest.mark.e2e
 

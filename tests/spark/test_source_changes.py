@@ -17,7 +17,7 @@ from headwater.core.errors import DamageError, DataLossError, RequestError, Stor
 from headwater.core.units import KIB
 from headwater.spark.source.log_view import LogView
 from headwater.spark.source.splits import LogSplit, SegmentSplit
-from tests.spark.reading_by_hand import Row, read, read_all, reader_of
+from tests.spark.direct_reader import Row, read, read_all, reader_of
 
 SMALL = EngineSettings(
     wal=WalSettings(shards=1, file_bytes=16 * KIB, reserve_bytes=KIB, zero_chunk_bytes=4 * KIB),

@@ -26,7 +26,7 @@ from headwater.spark.source.directory import cold_tier
 from headwater.spark.source.options import source_options
 from headwater.spark.source.stream_reader import StreamReader
 from tests.rig.s3_server import make_bucket, s3_server, url_of
-from tests.spark.reading_by_hand import options_of, read, read_all, reader_of
+from tests.spark.direct_reader import options_of, read, read_all, reader_of
 from tests.spark.test_source_changes import SMALL, keep_house, seqs, write
 
 ARCHIVED = 40

@@ -19,7 +19,7 @@ from headwater.spark.source.data_source import HeadwaterDataSource
 from headwater.spark.source.ddl import parse_ddl
 from headwater.spark.source.fields import FieldParser
 from headwater.spark.source.schema import full_columns
-from tests.spark.reading_by_hand import read
+from tests.spark.direct_reader import read
 
 UTC = datetime.UTC
 

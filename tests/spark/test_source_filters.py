@@ -30,7 +30,7 @@ import headwater
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
 from headwater.spark.source.filters import Filters, push
-from tests.spark.reading_by_hand import Row, read, reader_of, sent
+from tests.spark.direct_reader import Row, read, reader_of, sent
 
 TAGS = (None, "x", "xy", "yx", "é", "")
 COUNT = 200

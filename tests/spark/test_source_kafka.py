@@ -30,7 +30,7 @@ from headwater.spark.source.stream_reader import StreamReader
 from headwater.testing import FakeDisk, ManualClock
 from tests.kafka.broker import Broker, running_broker
 from tests.rig.kafka import KAFKA, NOW_MS, SMALL_KAFKA, KafkaLife, batch_of
-from tests.spark.reading_by_hand import Row, options_of, read, read_all, reader_of
+from tests.spark.direct_reader import Row, options_of, read, read_all, reader_of
 
 UNCACHED = replace(SMALL_KAFKA, cache_bytes=0)
 ReadRows = list[tuple[int, str] | Gap]

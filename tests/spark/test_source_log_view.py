@@ -17,11 +17,11 @@ from headwater.disk import PosixDisk
 from headwater.format.frame import decode_frame
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.router_frames import encode_router_places
-from headwater.recovery.inspection import inspect_until_stable
-from headwater.recovery.scan import CoveredFrames
-from headwater.recovery.snapshots import covered_logs, load_snapshot
+from headwater.recovery.topics.inspection import inspect_until_stable
+from headwater.recovery.topics.scan import CoveredFrames
+from headwater.recovery.topics.snapshots import covered_logs, load_snapshot
 from headwater.spark.source.log_view import LoggedTopic, LogView
-from tests.spark.reading_by_hand import read
+from tests.spark.direct_reader import read
 
 SETTINGS = EngineSettings(
     wal=WalSettings(shards=1, file_bytes=8 * KIB, reserve_bytes=KIB, zero_chunk_bytes=4 * KIB),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import headwater
-from tests.spark.reading_by_hand import read, read_all, reader_of
+from tests.spark.direct_reader import read, read_all, reader_of
 
 
 def seqs(rows: list[dict[str, object]]) -> list[object]:

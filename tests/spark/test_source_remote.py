@@ -17,7 +17,7 @@ from headwater.spark.source.data_source import HeadwaterDataSource
 from headwater.spark.source.options import source_options
 from headwater.spark.source.stream_reader import StreamReader
 from tests.rig.server_process import ServerProcess
-from tests.spark.reading_by_hand import Row, every_row, options_of, read, read_all, reader_of
+from tests.spark.direct_reader import Row, every_row, options_of, read, read_all, reader_of
 
 pytestmark = pytest.mark.e2e
 

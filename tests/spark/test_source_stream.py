@@ -20,7 +20,7 @@ from headwater.spark.sessions.spark_errors import explain
 from headwater.spark.source.data_source import HeadwaterDataSource
 from headwater.spark.source.options import source_options
 from headwater.spark.source.stream_reader import StreamReader
-from tests.spark.reading_by_hand import Row, options_of, read_all
+from tests.spark.direct_reader import Row, options_of, read_all
 
 SETTINGS = EngineSettings(
     segments=SegmentSettings(segment_max_events=20), checkpoint_interval_ms=3_600_000

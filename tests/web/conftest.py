@@ -16,7 +16,7 @@ from headwater.core.clock import SystemClock
 from headwater.disk import PosixDisk
 from headwater.engine.maintenance.reports import keep_report
 from tests.kafka.broker import Broker, running_broker
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
 from tests.web.dashboard_page import CHROMIUM, Dashboard, browsing
 
 
@@ -43,7 +43,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield found
 
 
-def fill(http: Browserless) -> None:
+def fill(http: RawHttp) -> None:
     http.put("orders")
     http.write_records(
         "orders",
@@ -76,13 +76,13 @@ def fill(http: Browserless) -> None:
         http.put(f"many-{number:03d}", durability="memory")
 
 
-def claimed(http: Browserless, count: int) -> list[dict[str, int]]:
+def claimed(http: RawHttp, count: int) -> list[dict[str, int]]:
     found: list[dict[str, int]] = http.queue("claim", "jobs", max=count).json["claimed"]
     return found
 
 
 @pytest.fixture
-def http(server: Broker) -> Iterator[Browserless]:
+def http(server: Broker) -> Iterator[RawHttp]:
     with server.talk() as connection:
         yield connection
 

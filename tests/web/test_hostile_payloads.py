@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import expect
 
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
 from tests.web.dashboard_page import Dashboard
 
 pytestmark = pytest.mark.e2e
@@ -76,7 +76,7 @@ def record(payload: Any) -> dict[str, Any]:
 
 
 def test_hostile_payloads_are_shown_as_the_text_they_are(
-    dashboard: Dashboard, http: Browserless, topic: str
+    dashboard: Dashboard, http: RawHttp, topic: str
 ) -> None:
     payloads = [*CORPUS, *SHAPES]
     http.put(topic)
@@ -99,7 +99,7 @@ def test_hostile_payloads_are_shown_as_the_text_they_are(
 
 
 def test_hostile_payloads_in_the_tail_are_text_too(
-    dashboard: Dashboard, http: Browserless, topic: str
+    dashboard: Dashboard, http: RawHttp, topic: str
 ) -> None:
     http.put(f"{topic}-tail")
     dashboard.open(f"topic/{topic}-tail")
@@ -114,7 +114,7 @@ def test_hostile_payloads_in_the_tail_are_text_too(
 
 
 def test_hostile_words_in_settings_filters_and_addresses_stay_words(
-    dashboard: Dashboard, http: Browserless
+    dashboard: Dashboard, http: RawHttp
 ) -> None:
     script = CORPUS[0]
     http.put("hostile-source")

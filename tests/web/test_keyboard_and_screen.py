@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.server.running import RunningServer
+from tests.server.running_server import RunningServer
 from tests.web.dashboard_page import PHONE, Dashboard
 from tests.web.test_pages import PAGES
 

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Route, expect
 
 from headwater.config.server import ServerSettings
-from tests.server.running import RunningServer, running, settings
+from tests.server.running_server import RunningServer, running, settings
 from tests.web.dashboard_page import Dashboard
 
 pytestmark = pytest.mark.e2e

@@ -12,7 +12,7 @@ from confluent_kafka.cimpl import NewTopic
 from playwright.sync_api import expect
 
 from tests.kafka.broker import Broker
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
 from tests.web.dashboard_page import Dashboard
 
 pytestmark = pytest.mark.e2e
@@ -28,7 +28,7 @@ DEFINITION: dict[str, Any] = {
 }
 
 
-def made(http: Browserless, machine: str, count: int) -> list[str]:
+def made(http: RawHttp, machine: str, count: int) -> list[str]:
     answer = http.ask("PUT", f"/v0/machines/{machine}/versions/1", {"definition": DEFINITION})
     assert answer.status == 201, answer.body
     names = [f"{machine}-{number}" for number in range(count)]
@@ -38,12 +38,12 @@ def made(http: Browserless, machine: str, count: int) -> list[str]:
     return names
 
 
-def happen(http: Browserless, instance: str, event: str) -> None:
+def happen(http: RawHttp, instance: str, event: str) -> None:
     body = {"event": event, "payload": {"by": HOSTILE}}
     assert http.ask("POST", f"/v0/instances/{instance}/events", body).status == 200
 
 
-def test_a_machine_is_drawn_with_counts_that_move(dashboard: Dashboard, http: Browserless) -> None:
+def test_a_machine_is_drawn_with_counts_that_move(dashboard: Dashboard, http: RawHttp) -> None:
     names = made(http, "order", 3)
     dashboard.open("machines")
     dashboard.row("order").get_by_role("link").click()
@@ -61,7 +61,7 @@ def test_a_machine_is_drawn_with_counts_that_move(dashboard: Dashboard, http: Br
     assert dashboard.page.evaluate("window.pwned") is None
 
 
-def test_an_instance_shows_how_it_came_where_it_is(dashboard: Dashboard, http: Browserless) -> None:
+def test_an_instance_shows_how_it_came_where_it_is(dashboard: Dashboard, http: RawHttp) -> None:
     (name,) = made(http, "parcel", 1)
     happen(http, name, "pay")
     dashboard.open(f"instance/{name}")

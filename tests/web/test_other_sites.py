@@ -15,8 +15,8 @@ from playwright.sync_api import Browser, Page, Response
 from headwater.server.http.openapi import openapi_document
 from headwater.server.http.routes import ROUTES
 from tests.machines.conftest import ORDER
-from tests.server.running import RunningServer, running, settings
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
+from tests.server.running_server import RunningServer, running, settings
 from tests.web.dashboard_page import CHROMIUM, browsing
 
 REBOUND = "rebound.example"
@@ -201,7 +201,7 @@ def without_unsteady(told: Any) -> Any:
     return {name: without_unsteady(each) for name, each in told.items() if name not in UNSTEADY}
 
 
-def state_of(http: Browserless) -> dict[str, Any]:
+def state_of(http: RawHttp) -> dict[str, Any]:
     """Everything a page could have changed."""
     paths = (
         "/v0/topics?page_size=1000", "/v0/routers", "/v0/machines", "/v0/instances",

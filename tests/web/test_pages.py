@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 from headwater.disk import PosixDisk
 from headwater.engine.maintenance.reports import keep_report
 from tests.kafka.broker import Broker
-from tests.server.speaking import Browserless
+from tests.server.raw_http import RawHttp
 from tests.web.dashboard_page import Dashboard
 
 pytestmark = pytest.mark.e2e
@@ -50,7 +50,7 @@ def test_nothing_is_asked_of_anybody_but_this_server(dashboard: Dashboard) -> No
 
 
 def test_topics_show_floors_and_sizes_and_move_while_one_looks(
-    dashboard: Dashboard, http: Browserless
+    dashboard: Dashboard, http: RawHttp
 ) -> None:
     dashboard.open("topics?contains=click")
     row = dashboard.row("clicks")
@@ -164,9 +164,7 @@ def test_what_is_damaged_is_shown_where_it_is_and_not_as_deleted(
     expect(dashboard.page.get_by_text("damaged, and the queue has no dead_letter")).to_be_visible()
 
 
-def test_the_tail_shows_records_as_they_are_written(
-    dashboard: Dashboard, http: Browserless
-) -> None:
+def test_the_tail_shows_records_as_they_are_written(dashboard: Dashboard, http: RawHttp) -> None:
     http.put("tail")
     http.write("tail", "old")
     dashboard.open("topic/tail")
@@ -183,7 +181,7 @@ def test_the_tail_shows_records_as_they_are_written(
 
 
 def test_rows_stay_under_the_pointer_while_the_tail_runs(
-    dashboard: Dashboard, http: Browserless
+    dashboard: Dashboard, http: RawHttp
 ) -> None:
     http.put("steady")
     http.write("steady", "old")
@@ -203,7 +201,7 @@ def test_rows_stay_under_the_pointer_while_the_tail_runs(
 
 
 def test_a_record_is_written_by_hand_and_mistakes_are_told(
-    dashboard: Dashboard, http: Browserless
+    dashboard: Dashboard, http: RawHttp
 ) -> None:
     http.put("by-hand")
     dashboard.open("topic/by-hand")
@@ -228,7 +226,7 @@ def test_a_record_is_written_by_hand_and_mistakes_are_told(
 
 
 def test_a_queue_is_paused_and_its_dead_letters_go_back(
-    dashboard: Dashboard, http: Browserless
+    dashboard: Dashboard, http: RawHttp
 ) -> None:
     dashboard.open("queues")
     cells = dashboard.row("jobs").locator("td")

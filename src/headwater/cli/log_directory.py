@@ -16,7 +16,7 @@ from headwater.format.names import (
     parse_shard_directory_name,
     parse_wal_file_name,
 )
-from headwater.recovery.survey import access_error, list_directory
+from headwater.recovery.topics.survey import access_error, list_directory
 
 DirectoryArgument = Annotated[
     Path,

@@ -9,16 +9,16 @@ import typer
 
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, say, say_json, say_table, shown_path
-from headwater.cli.pipeline_files import ColdFlag
-from headwater.cli.transfer import transferring
-from headwater.cli.wal_verify import further_damage, report_as_json
+from headwater.cli.pipeline.flags import ColdFlag
+from headwater.cli.progress import transferring
+from headwater.cli.wal.verify import further_damage, report_as_json
 from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError, UnavailableError
 from headwater.disk import PosixDisk
 from headwater.engine.maintenance.reports import keep_report
 from headwater.engine.read_only.directory_check import DirectoryReport, verify_directory
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.survey import access_error
+from headwater.recovery.topics.survey import access_error
 
 
 def verify(

@@ -39,9 +39,9 @@ from headwater.engine.topics.reader import Reader, ReadPlan
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.model.match import TagMatcher
 from headwater.model.retention_clock import RetentionClock
-from headwater.recovery.open_wal import OpenWal, open_wal
-from headwater.recovery.report import WalReport
-from headwater.recovery.snapshots import retired_logs
+from headwater.recovery.topics.open_wal import OpenWal, open_wal
+from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.snapshots import retired_logs
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_address import remember_cold_tier
 from headwater.store.object_store import open_cold_tier

@@ -11,14 +11,14 @@ from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.machines.names import MACHINES_DIRECTORY
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.finding import Finding
-from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.kafka.plan import plan_kafka_repairs
 from headwater.recovery.kafka.report import report_on_kafka
 from headwater.recovery.kafka.survey import survey_kafka
-from headwater.recovery.machines.repair import plan_machine_repairs
+from headwater.recovery.machines.plan import plan_machine_repairs
 from headwater.recovery.machines.verify import machine_findings
-from headwater.recovery.repair import RepairPlan, Store, agreed_findings
-from headwater.recovery.topic_repair import plan_repairs
+from headwater.recovery.plan import RepairPlan, Store, agreed_findings
+from headwater.recovery.topics.inspection import inspect_until_stable
+from headwater.recovery.topics.plan import plan_repairs
 
 
 def _topics_findings(disk: Disk, data: PurePath) -> list[Finding]:

@@ -65,13 +65,13 @@ KEPT = [
 @pytest.mark.parametrize("value", NOT_FINITE)
 def test_what_is_not_finite_is_refused_wherever_it_is_given(value: object, tmp_path: Path) -> None:
     with headwater.open(tmp_path / "data") as database:
-        doors: list[Callable[[], object]] = [
+        writers: list[Callable[[], object]] = [
             lambda: database.append("t", {"data": value}),
             lambda: database.append("t", {"data": 1, "meta": {"m": value}}),
             lambda: calls.append("t", {"data": value}, "key"),
             lambda: calls.append("t", {"data": 1, "meta": {"m": value}}, "key"),
         ]
-        for write in doors:
+        for write in writers:
             with pytest.raises(InvalidRequestError, match="no NaN and no infinity"):
                 write()
         assert list(database.topics()) == [], "a refused write made the topic"

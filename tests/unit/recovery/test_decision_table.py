@@ -8,7 +8,10 @@ from pathlib import PurePosixPath
 import pytest
 
 from headwater.core.errors import DamageError, ForeignFileError, NewerFormatError
-from headwater.recovery.decide import (
+from headwater.recovery.finding import Action
+from headwater.recovery.topics.report import report_on
+from headwater.recovery.topics.survey import CurrentState, ShardSurvey
+from headwater.recovery.topics.table import (
     CURRENT_ROWS,
     FILE_ROWS,
     ODDITY_ROWS,
@@ -16,10 +19,7 @@ from headwater.recovery.decide import (
     LogOddity,
     decide_file,
 )
-from headwater.recovery.finding import Action
-from headwater.recovery.report import report_on
-from headwater.recovery.survey import CurrentState, ShardSurvey
-from headwater.recovery.verdict import FileScan, FileVerdict
+from headwater.recovery.topics.verdict import FileScan, FileVerdict
 
 DIRECTORY = PurePosixPath("/wal")
 

@@ -18,8 +18,8 @@ from headwater.format.current import decode_current, encode_current
 from headwater.format.frame import FrameType, encode_frame
 from headwater.format.mark import MarkKind, decode_mark, encode_mark
 from headwater.format.repairs import decode_repairs, encode_repairs
-from headwater.recovery.replay import replay
-from headwater.recovery.wal_recovery import inspect_wal, recover
+from headwater.recovery.topics.repair import inspect_wal, recover
+from headwater.recovery.topics.replay import replay
 from headwater.testing import ManualClock
 from headwater.wal.counters import WalCounters
 from headwater.wal.frame_log import FrameLog

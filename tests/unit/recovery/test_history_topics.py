@@ -21,10 +21,10 @@ from headwater.format.topic_frames import (
     encode_checkpoint_mark,
     encode_evict_watermark,
 )
-from headwater.recovery.catalog import Catalog, TopicNotes
 from headwater.recovery.history.contents import CONTENT_FRAMES
 from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold, TopicSink, TopicTable
-from headwater.recovery.stored_topic import StoredTopic
+from headwater.recovery.topics.catalog import Catalog, TopicNotes
+from headwater.recovery.topics.stored_topic import StoredTopic
 
 STORED = TopicSettings().to_stored()
 

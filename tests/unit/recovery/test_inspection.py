@@ -8,9 +8,9 @@ from pathlib import PurePosixPath
 import pytest
 
 from headwater.format.current import Current
-from headwater.recovery import inspection
-from headwater.recovery.report import WalReport, report_on
-from headwater.recovery.survey import CurrentState, ShardSurvey
+from headwater.recovery.topics import inspection
+from headwater.recovery.topics.report import WalReport, report_on
+from headwater.recovery.topics.survey import CurrentState, ShardSurvey
 from headwater.testing import FakeDisk
 
 WAL = PurePosixPath("/data/wal")

@@ -24,7 +24,7 @@ from headwater.testing.trace import Image
 from tests.crash.kafka_story import settled
 from tests.crash.matrix import tried
 from tests.rig.kafka import KAFKA, SMALL_KAFKA, KafkaLife, batch_of
-from tests.rig.verifying import faulty, unfound
+from tests.rig.planted_faults import faulty, unfound
 
 EVERY = {"log": 13, "oidx": 11, "checkpoint": 5, "copy": 5}
 

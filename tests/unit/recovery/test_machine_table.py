@@ -8,7 +8,6 @@ from itertools import product
 import pytest
 
 from headwater.recovery.finding import Action
-from headwater.recovery.machines.judge import StretchVerdict
 from headwater.recovery.machines.snapshot import IndexState, SnapshotVerdict
 from headwater.recovery.machines.survey import SmallFile
 from headwater.recovery.machines.table import (
@@ -22,6 +21,7 @@ from headwater.recovery.machines.table import (
     SnapshotStanding,
     decide_snapshot,
 )
+from headwater.recovery.machines.verdict import StretchVerdict
 
 SNAPSHOTS = list(product(SnapshotVerdict, SnapshotStanding))
 

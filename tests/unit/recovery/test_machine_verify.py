@@ -19,7 +19,7 @@ from headwater.testing import FakeDisk
 from headwater.testing.trace import Image
 from tests.crash.matrix import tried
 from tests.rig.machines import ORDER, PLACE, SteppedStore, new_disk
-from tests.rig.verifying import faulty, unfound
+from tests.rig.planted_faults import faulty, unfound
 
 EVERY = {"wal": 11, "hist": 1, "snap": 7, "json": 7, "CURRENT": 3}
 NEVER_READ = ("LOCK", "prepared.next")

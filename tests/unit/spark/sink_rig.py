@@ -21,7 +21,7 @@ from headwater.spark.sink.ledger import LEDGER_SUFFIX, WriteTask
 from headwater.spark.sink.options import SinkOptions, sink_options
 from headwater.spark.sink.rows import Rows
 from headwater.spark.sink.topic_writer import TaskPart, TopicWriter, finish_write, write_rows
-from tests.server.running import running
+from tests.server.running_server import running
 
 QUICK = Retry(give_up_after_s=5.0, first_delay_s=0.01, longest_delay_s=0.1)
 PAYLOADS = pa.schema([("data", pa.string())])

@@ -15,8 +15,8 @@ from headwater.core.durability import Durability
 from headwater.core.errors import AccessError, ClosedError, DirectoryInUseError, PoisonedError
 from headwater.disk import PosixDisk
 from headwater.format.frame import FrameType, encode_frame
-from headwater.recovery.open_wal import OpenWal, open_wal
-from headwater.recovery.wal_recovery import inspect_wal
+from headwater.recovery.topics.open_wal import OpenWal, open_wal
+from headwater.recovery.topics.repair import inspect_wal
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from headwater.wal.committer import LogState
 from headwater.wal.sharded import shard_directory, shard_of

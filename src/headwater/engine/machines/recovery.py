@@ -22,12 +22,12 @@ from headwater.format.machines.names import SNAPSHOTS_DIRECTORY, segment_of, wit
 from headwater.format.machines.snapshot import SnapshotHeading
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.repair import repair_machines
 from headwater.recovery.machines.replay import MachineLogReport, log_report, replay_machines
 from headwater.recovery.machines.report import findings_of
 from headwater.recovery.machines.survey import MachineSurvey, survey_machines
 from headwater.recovery.machines.table import MachineOddity
+from headwater.recovery.machines.verdict import BadStretch
 from headwater.wal.policy import EveryMs, EveryN, EveryWrite, Never, SyncPolicy
 
 Progress = Callable[[float], None]

@@ -44,7 +44,7 @@ from headwater.engine.topics.operations import (
     topics_operation,
 )
 from headwater.engine.topics.watch import watch_requests
-from headwater.recovery.survey import access_error
+from headwater.recovery.topics.survey import access_error
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 

@@ -27,15 +27,15 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
-from headwater.recovery.inspection import inspect_until_stable
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
 from headwater.recovery.kafka.verify_segment import check_kafka_segment
 from headwater.recovery.machines.segment import scan_machine_segment
 from headwater.recovery.machines.survey import begin_survey
 from headwater.recovery.machines.verify import machine_faults
-from headwater.recovery.report import WalReport
-from headwater.recovery.snapshots import snapshot_faults
-from headwater.recovery.survey import access_error
+from headwater.recovery.topics.inspection import inspect_until_stable
+from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.snapshots import snapshot_faults
+from headwater.recovery.topics.survey import access_error
 from headwater.store.cold_index import cold_bytes
 from headwater.store.pair import file_bytes
 from headwater.store.segment import SegmentChangedError

@@ -27,10 +27,10 @@ from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
 from headwater.model.retention_clock import RetentionClock
-from headwater.recovery.follower import LogFollower
-from headwater.recovery.inspection import inspect_until_stable, refuse_unfinished
-from headwater.recovery.replay import FrameGroup
-from headwater.recovery.snapshots import snapshot_numbers
+from headwater.recovery.topics.follower import LogFollower
+from headwater.recovery.topics.inspection import inspect_until_stable, refuse_unfinished
+from headwater.recovery.topics.replay import FrameGroup
+from headwater.recovery.topics.snapshots import snapshot_numbers
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.object_store import open_cold_tier
 from headwater.store.segment import SegmentChangedError

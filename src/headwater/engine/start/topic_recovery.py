@@ -48,15 +48,15 @@ from headwater.model.topic import TopicLog
 from headwater.recovery.history.contents import ContentSink, TopicHistory
 from headwater.recovery.history.floors import Deletion
 from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold
-from headwater.recovery.replay import FrameGroup, replay
-from headwater.recovery.rows import RecordRows, replay_controls, replay_rows
-from headwater.recovery.snapshots import (
+from headwater.recovery.topics.replay import FrameGroup, replay
+from headwater.recovery.topics.rows import RecordRows, replay_controls, replay_rows
+from headwater.recovery.topics.snapshots import (
     LatestSnapshot,
     covered_frames,
     find_snapshot,
     refuse_missing_frames,
 )
-from headwater.recovery.survey import ShardSurvey
+from headwater.recovery.topics.survey import ShardSurvey
 from headwater.store.segment import SegmentChangedError
 
 Progress = Callable[[float], None]

@@ -32,7 +32,7 @@ from headwater.model.match import TagMatcher
 from headwater.model.queue import LeaseHistory
 from headwater.model.router import CursorMark, Guarantee, RouterCursor, RouterSettings
 from headwater.model.topic import TopicLog
-from headwater.recovery.stored_topic import StoredTopic
+from headwater.recovery.topics.stored_topic import StoredTopic
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 

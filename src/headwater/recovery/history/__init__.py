@@ -9,7 +9,7 @@ Topics, whose log is read in two ways, have two folds:
 
 - `topics.TopicFold`: which topics there are, by name, id and epoch, and how far the files of each
   are good. It needs control frames only, so a start runs it over the whole log before it reads any
-  index file, and a Spark job over summaries of single files (`recovery.catalog`).
+  index file, and a Spark job over summaries of single files (`recovery.topics.catalog`).
 - `contents.TopicHistory`: what one topic holds: its records, a batch at a time, and the deletes,
   floors, settings, keys and leases between them, in the order of the log.
 

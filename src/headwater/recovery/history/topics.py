@@ -29,7 +29,7 @@ from headwater.format.topic_frames import (
     decode_body,
     decode_checkpoint_mark,
 )
-from headwater.recovery.stored_topic import StoredTopic
+from headwater.recovery.topics.stored_topic import StoredTopic
 
 
 class TableTopic(Protocol):

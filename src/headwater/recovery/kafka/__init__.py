@@ -1,7 +1,19 @@
-"""The recovery of Kafka's shared log: survey, decide by table, repair, report.
+"""Recovery of Kafka's shared log: a checkpoint and its copy, and segments of a log and its index.
 
-`survey` reads and changes nothing; `verdict` has the words for what it can find; `table` says what
-is done about each; `repair` does that at a start, and `plan` shows what an operator may agree to
-when a start refuses. `verify` compares everything with everything else, `view` reads beside an
-owner; both use the same survey, `walk` and `topics`.
+The checkpoint says which topics and segments there are, with a checksum over the entries of each
+index. `survey` compares that with the files and walks what is younger, batch by batch, up to the
+first that is not whole; `walk` is the one that walks. An event behind a bad batch may say that it
+was synced: then it is damage, else the log merely ends there (I5). `topics` takes in the events,
+by the rules of `history.kafka`, and says whose a batch can be.
+
+`verdict` has one word for each file, `table` one row for each case, `report` makes findings of
+that. `repair` cuts a torn tail, writes a checkpoint again from its copy and clears away what
+nothing leads to; it can be repeated (I4). `plan` is what an operator may agree to when a start
+refuses: an index put together again by `rebuild` from its log, with a hole for each record that is
+lost.
+
+`verify` compares everything with everything else, `verify_segment` one segment by itself,
+anywhere. `view` reads beside an owner, for Spark.
+
+Start reading with `survey`, then `walk`.
 """

@@ -34,8 +34,8 @@ from headwater.recovery.kafka.survey import (
     survey_kafka,
 )
 from headwater.recovery.kafka.verdict import LogVerdict, Stray
-from headwater.recovery.repair import RepairPlan, RepairStep, StepKind
-from headwater.recovery.wal_recovery import quarantine
+from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
+from headwater.recovery.topics.repair import quarantine
 from headwater.store.pair import file_bytes, read_all, read_range
 
 _RECORD: Final = "record"

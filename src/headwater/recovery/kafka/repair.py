@@ -31,7 +31,7 @@ from headwater.recovery.kafka.survey import (
 )
 from headwater.recovery.kafka.table import STRAY_ROWS, decide_index, decide_log
 from headwater.recovery.kafka.verdict import CopyVerdict, SegmentPosition
-from headwater.recovery.wal_recovery import quarantine
+from headwater.recovery.topics.repair import quarantine
 from headwater.store.pair import with_file
 
 _CHUNK_BYTES: Final = 4 * MIB

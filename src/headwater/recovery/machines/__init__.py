@@ -1,8 +1,18 @@
-"""Recovery of the machines: survey, decide by table, repair, replay, report; as the topics' is.
+"""Recovery of the machines: segments of their log, snapshots, CURRENT, FED and the histories.
 
-`survey` reads names, CURRENT, FED, snapshots and every segment, and changes nothing. `judge`
-compares what the segments hold with what witnesses say was synced. `table` has one row for each
-case, and a test proves that it is total. `report` makes findings of that. `repair` quarantines and
-repairs at a start, or with an operator's consent; `replay` delivers the entries that count. A start
-and `verify` share their readers: `segment` is the only one of segments, `snapshot` of snapshots.
+`survey` reads names, CURRENT, FED, snapshots and every segment, and changes nothing. `segment` is
+the only reader of segments, `snapshot` of snapshots, `histories` of what compaction kept: a start,
+verify, backups and Spark all use them. `verdict` goes through what the segments hold, in order,
+and compares it with what the witnesses say was synced: each stretch of bad bytes is damage or a
+torn tail (I5). `table` has one row for each case, `report` makes findings of that.
+
+A damaged stretch is skipped, with a copy in quarantine, and instances it may be about are marked
+as in doubt: machines go on where topics would refuse, because the entries behind it say what they
+follow. `repair` does that at a start and can be repeated (I4); `plan` is for what a start refuses:
+a snapshot that nothing stands in for, a segment that is gone.
+
+`replay` delivers the entries that count, in order; `history.machines` says what they mean.
+`verify` turns findings into faults and adds what only a deep scan sees.
+
+Start reading with `segment`, then `verdict`.
 """

@@ -13,7 +13,6 @@ from headwater.format.machines.names import (
 )
 from headwater.format.names import CURRENT_NAME
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.survey import MachineSurvey
 from headwater.recovery.machines.table import (
     CURRENT_ROWS,
@@ -26,6 +25,7 @@ from headwater.recovery.machines.table import (
     SnapshotStanding,
     decide_snapshot,
 )
+from headwater.recovery.machines.verdict import BadStretch
 
 
 def findings_of(survey: MachineSurvey) -> list[Finding]:

@@ -1,7 +1,7 @@
 """One segment of the machines' log, from entry to entry, by itself. The only reader of segments.
 
 It says where entries follow each other without a gap, and where bytes are none. What that means,
-damage or a torn tail, only all segments and CURRENT together can show: see `judge`.
+damage or a torn tail, only all segments and CURRENT together can show: see `verdict`.
 """
 
 from __future__ import annotations

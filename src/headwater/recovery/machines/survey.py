@@ -40,7 +40,6 @@ from headwater.format.names import (
     WAL_DIRECTORY,
 )
 from headwater.recovery.machines.histories import history_faults
-from headwater.recovery.machines.judge import LogJudgement, judge_log
 from headwater.recovery.machines.segment import (
     MachineScan,
     MachineSegment,
@@ -51,6 +50,7 @@ from headwater.recovery.machines.snapshot import (
     SnapshotsScan,
     scan_machine_snapshots,
 )
+from headwater.recovery.machines.verdict import LogJudgement, judge_log
 from headwater.store.pair import read_all
 from headwater.store.verify import VerifyFault
 

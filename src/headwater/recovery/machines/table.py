@@ -10,9 +10,9 @@ from enum import Enum
 from typing import Final
 
 from headwater.recovery.finding import Action
-from headwater.recovery.machines.judge import StretchVerdict
 from headwater.recovery.machines.snapshot import IndexState, SnapshotVerdict
 from headwater.recovery.machines.survey import SmallFile
+from headwater.recovery.machines.verdict import StretchVerdict
 
 Decision = tuple[Action, str]
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 from headwater.core.units import MIB
 from headwater.disk import PosixDisk
 from headwater.format.snapshot import TopicMeta
-from headwater.recovery.catalog import TopicNotes
-from headwater.recovery.parallel_survey import FileSurvey
+from headwater.recovery.topics.catalog import TopicNotes
+from headwater.recovery.topics.parallel_survey import FileSurvey
 from headwater.spark.jobs.log_files import FileJob, Order, ScannedFile, TopicRows, scan_log_file
 from headwater.spark.jobs.segment_plan import SegmentItem, TopicPlan, TopicTask, plan_topic
 from headwater.spark.jobs.segment_writer import Written, write_segment

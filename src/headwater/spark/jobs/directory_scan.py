@@ -26,16 +26,16 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.format.snapshot import META_DIRECTORY, Snapshot
-from headwater.recovery.catalog import Catalog, KnownTopic
 from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
 from headwater.recovery.kafka.verify import join_kafka, plan_kafka
 from headwater.recovery.kafka.verify_segment import check_kafka_segment
 from headwater.recovery.machines.segment import scan_machine_segment
 from headwater.recovery.machines.survey import begin_survey
 from headwater.recovery.machines.verify import machine_faults
-from headwater.recovery.report import WalReport
-from headwater.recovery.snapshots import covered_frames, load_snapshot, snapshot_faults
-from headwater.recovery.survey import ShardSurvey
+from headwater.recovery.topics.catalog import Catalog, KnownTopic
+from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.snapshots import covered_frames, load_snapshot, snapshot_faults
+from headwater.recovery.topics.survey import ShardSurvey
 from headwater.spark.jobs.log_scan import LogRead
 from headwater.spark.jobs.task_map import MapAll
 from headwater.spark.jobs.topic_names import catalog_of, noted_log

@@ -8,11 +8,11 @@ from pathlib import PurePath
 from typing import Protocol
 
 from headwater.disk import Disk
-from headwater.recovery.catalog import TopicNotes
-from headwater.recovery.parallel_survey import FileSurvey, FileSurveyTask, survey_in_parallel
-from headwater.recovery.report import WalReport
-from headwater.recovery.scan import Surroundings
-from headwater.recovery.survey import FileTask, ShardSurvey
+from headwater.recovery.topics.catalog import TopicNotes
+from headwater.recovery.topics.parallel_survey import FileSurvey, FileSurveyTask, survey_in_parallel
+from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.scan import Surroundings
+from headwater.recovery.topics.survey import FileTask, ShardSurvey
 from headwater.spark.jobs.log_files import FileJob, GivenGroups, Order
 
 Noted = tuple[Order, dict[int, TopicNotes]]

@@ -24,7 +24,7 @@ from headwater.format.segment import (
     index_flags,
 )
 from headwater.format.snapshot import KeyMeta, TopicMeta
-from headwater.recovery.catalog import KnownTopic
+from headwater.recovery.topics.catalog import KnownTopic
 from headwater.spark.jobs.log_files import TopicRows
 from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.topic_replay import Counts, Place, TopicReplay

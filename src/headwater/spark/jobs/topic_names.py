@@ -10,10 +10,10 @@ from headwater.core.errors import RequestError
 from headwater.disk import Disk
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.snapshot import Snapshot
-from headwater.recovery.catalog import Catalog
-from headwater.recovery.parallel_survey import FileSurveyTask
-from headwater.recovery.snapshots import load_snapshot
-from headwater.recovery.survey import find_shard_directories
+from headwater.recovery.topics.catalog import Catalog
+from headwater.recovery.topics.parallel_survey import FileSurveyTask
+from headwater.recovery.topics.snapshots import load_snapshot
+from headwater.recovery.topics.survey import find_shard_directories
 from headwater.spark.jobs.log_files import FileJob, GivenGroups, covered_by, scan_log_file
 from headwater.spark.jobs.log_scan import LogRead, read_log
 from headwater.spark.jobs.task_map import MapAll

@@ -37,11 +37,11 @@ from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.loss import Loss
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.catalog import KnownTopic
 from headwater.recovery.history.contents import ContentSink, TopicHistory
 from headwater.recovery.history.floors import Deletion
-from headwater.recovery.rows import entries_in_log
-from headwater.recovery.stored_topic import load_log
+from headwater.recovery.topics.catalog import KnownTopic
+from headwater.recovery.topics.rows import entries_in_log
+from headwater.recovery.topics.stored_topic import load_log
 from headwater.spark.jobs.log_files import TopicRows
 from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.tag_table import Tagged, TagTable

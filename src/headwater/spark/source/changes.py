@@ -12,9 +12,9 @@ from typing import Final
 
 from headwater.format.frame import FrameType
 from headwater.format.topic_frames import RecordsDeleted, decode_body
-from headwater.recovery.follower import LogFollower
 from headwater.recovery.history.floors import Deletion, deletion_of
-from headwater.recovery.rows import replay_controls
+from headwater.recovery.topics.follower import LogFollower
+from headwater.recovery.topics.rows import replay_controls
 
 _WANTED: Final = (FrameType.TOPIC_DELETE, FrameType.DELETE)
 

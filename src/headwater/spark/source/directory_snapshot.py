@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy
 
 from headwater.format.segment import Entries
-from headwater.recovery.follower import LogFollower
+from headwater.recovery.topics.follower import LogFollower
 from headwater.spark.source.batch_assembler import Gap
 from headwater.spark.source.deletions import deleted_rows
 from headwater.spark.source.directory import Directory

@@ -25,22 +25,22 @@ from headwater.format.snapshot import Snapshot, TopicMeta
 from headwater.format.topic_frames import TopicCreated
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
-from headwater.recovery.follower import LogFollower
 from headwater.recovery.history.contents import CONTENT_FRAMES, ContentSink, TopicHistory
 from headwater.recovery.history.floors import Deletion
 from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold, TopicSink, TopicTable
-from headwater.recovery.inspection import inspect_until_stable, refuse_unfinished
-from headwater.recovery.replay import FrameGroup, replay
-from headwater.recovery.rows import RecordRows, replay_rows
-from headwater.recovery.snapshots import (
+from headwater.recovery.topics.follower import LogFollower
+from headwater.recovery.topics.inspection import inspect_until_stable, refuse_unfinished
+from headwater.recovery.topics.repair import inspect_wal
+from headwater.recovery.topics.replay import FrameGroup, replay
+from headwater.recovery.topics.rows import RecordRows, replay_rows
+from headwater.recovery.topics.snapshots import (
     covered_frames,
     covered_logs,
     load_snapshot,
     refuse_missing_frames,
 )
-from headwater.recovery.stored_topic import StoredTopic
-from headwater.recovery.survey import ShardSurvey
-from headwater.recovery.wal_recovery import inspect_wal
+from headwater.recovery.topics.stored_topic import StoredTopic
+from headwater.recovery.topics.survey import ShardSurvey
 
 _WANTED: Final = (TABLE_FRAMES | CONTENT_FRAMES) - {
     FrameType.HEAD_WATERMARK,

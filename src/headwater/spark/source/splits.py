@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import DataLossError
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
-from headwater.recovery.follower import LogFollower
 from headwater.recovery.history.floors import Deletion
+from headwater.recovery.topics.follower import LogFollower
 from headwater.spark.source.batch_assembler import Gap
 from headwater.store.segment import Segment
 

@@ -17,7 +17,7 @@ from headwater.engine.owner import BatonOwner, LoopOwner, Owner
 from headwater.engine.pending import wait_for
 from headwater.format.kafka.records import decode_records
 from tests.rig.kafka import batch_of
-from tests.server.running import eventually
+from tests.server.running_server import eventually
 
 SETTINGS = KafkaSettings(
     segment_bytes=64 * KIB,

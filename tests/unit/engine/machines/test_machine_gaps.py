@@ -23,7 +23,7 @@ from headwater.format.machines.names import (
     within_segment,
 )
 from headwater.testing import FakeDisk
-from tests.rig.feeding import APART, TOPIC, Both, new_disk
+from tests.rig.transition_feeder import APART, TOPIC, Both, new_disk
 
 LOG = APART / "wal"
 SEGMENT_BYTES = 1_024

@@ -18,7 +18,7 @@ from headwater.engine.engine import Engine
 from headwater.engine.machines import positions
 from headwater.engine.machines.host import MachineHost
 from headwater.format.machines.names import segment_of
-from tests.server.running import eventually
+from tests.server.running_server import eventually
 
 TOPIC = "machines:transitions"
 LAMP: dict[str, Any] = {

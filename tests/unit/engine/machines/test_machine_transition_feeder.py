@@ -13,9 +13,9 @@ from headwater.engine.machines import transition_feeder
 from headwater.engine.machines.transition_feeder import TransitionFeeder
 from headwater.testing import PREFIXES, ManualClock
 from tests.crash.matrix import slice_of, tried
-from tests.rig.feeding import APART, ENGINE, TOPIC, Both, new_disk
 from tests.rig.life import open_stepped
 from tests.rig.machines import SMALL as SMALL_MACHINES
+from tests.rig.transition_feeder import APART, ENGINE, TOPIC, Both, new_disk
 
 
 def both_in_one_segment() -> Both:

@@ -10,7 +10,7 @@ import pytest
 
 import headwater
 from headwater.core.errors import NotAQueueError
-from tests.rig.windows import end_window
+from tests.rig.claim_windows import end_window
 from tests.unit.engine.conftest import SMALL
 
 

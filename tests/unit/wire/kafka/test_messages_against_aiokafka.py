@@ -16,7 +16,7 @@ from aiokafka.protocol.api import RequestStruct, Response
 
 from headwater.wire.kafka.apis import ApiKey, known_api
 from headwater.wire.kafka.codec import encode_request, encode_response
-from tests.unit.wire.kafka.filling import EVERY_VERSION, fields_of, fill
+from tests.unit.wire.kafka.random_values import EVERY_VERSION, fields_of, fill
 
 # They wrote an epoch of eight bytes, and never send these versions.
 WRONG_THERE = {(ApiKey.LIST_OFFSETS, 4, True), (ApiKey.LIST_OFFSETS, 5, True)}

@@ -17,7 +17,7 @@ from headwater.wire.kafka.codec import (
 )
 from headwater.wire.kafka.headers import read_request_header, request_frame, response_frame
 from tests.kafka.kafka_python import message_classes
-from tests.unit.wire.kafka.filling import EVERY_VERSION, fields_of, fill, plain, with_defaults
+from tests.unit.wire.kafka.random_values import EVERY_VERSION, fields_of, fill, plain, with_defaults
 
 ROUNDS = 4
 OPERATIONS = "authorized_operations"

@@ -1,0 +1,100 @@
+"""Flags that pipeline jobs have in common, and what they come to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from headwater.cli.remote import TokenOption, find_server
+from headwater.core.errors import RequestError
+from headwater.spark.jobs.job import Place
+
+__all__ = [
+    "ConfFlag",
+    "MasterFlag",
+    "PathFlag",
+    "ReportFlag",
+    "RunOptions",
+    "TokenOption",
+    "TopicFlag",
+    "UrlFlag",
+    "place_from_flags",
+]
+
+PathFlag = Annotated[
+    str | None,
+    typer.Option("--path", metavar="DIR", help="The data directory, in use or not; a cold tier."),
+]
+UrlFlag = Annotated[
+    str | None, typer.Option("--url", metavar="URL", help="The server, instead of --path.")
+]
+TopicFlag = Annotated[
+    list[str] | None,
+    typer.Option("--topic", metavar="NAME", help="A topic; may be given several times."),
+]
+MasterFlag = Annotated[
+    str,
+    typer.Option(
+        "--master",
+        metavar="MASTER",
+        help="Where the work is done: local[*] is this machine, spark://HOST:PORT a cluster.",
+    ),
+]
+ConfFlag = Annotated[
+    list[str] | None,
+    typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's own; several times."),
+]
+ReportFlag = Annotated[
+    Path | None,
+    typer.Option("--report", metavar="FILE", help="Write the report there too, as JSON."),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a job runs and reports, for every kind of job."""
+
+    master: str = "local[*]"
+    conf: list[str] | None = None
+    as_json: bool = False
+    report: Path | None = None
+
+    def settings(self) -> dict[str, str]:
+        settings: dict[str, str] = {}
+        for text in self.conf or []:
+            key, sign, value = text.partition("=")
+            if not sign or not key.startswith("spark."):
+                raise RequestError(f"--conf {text!r} is not KEY=VALUE, as in spark.ui.enabled=true")
+            settings[key] = value
+        return settings
+
+
+def place_from_flags(
+    path: str | None, url: str | None, token: str | None, topics: list[str] | None
+) -> Place:
+    """Where the topics are; a key for the server comes from the environment too, as elsewhere."""
+    if (path is None) == (url is None):
+        raise RequestError("name a data directory with --path or a server with --url, one of them")
+    if path is not None:
+        if token is not None:
+            raise RequestError("--token is for a server; files need none")
+        # Executors may run elsewhere: "here" is where the command was typed.
+        location = path if "://" in path else str(Path(path).absolute())
+        return Place(path=location, topics=tuple(topics or ()))
+    server = find_server(url, None, token)
+    return Place(url=server.url, token=server.token, topics=tuple(topics or ()))
+
+
+COLD_HELP = "The cold tier: a directory, or s3://bucket/prefix."
+
+ColdFlag = Annotated[str | None, typer.Option("--cold", metavar="PLACE", help=COLD_HELP)]
+DirectoryFlag = Annotated[
+    str, typer.Option("--path", metavar="DIR", help="The data directory, in use or not.")
+]
+StoppedFlag = Annotated[
+    str,
+    typer.Option("--path", metavar="DIR", help="The data directory; no process may have it open."),
+]

@@ -1,0 +1,161 @@
+"""`headwater repair`: show what can be saved in every store; do it with --apply."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from headwater.cli.log_directory import DirectoryArgument, JsonOption, LogDirectory, find_log
+from headwater.cli.output import complain, printable, say, say_json, shown_path
+from headwater.cli.progress import reading
+from headwater.cli.wal.verify import finding_line, report_as_json, shown_directory
+from headwater.core.errors import RequestError, StorageError
+from headwater.disk import Disk, PosixDisk
+from headwater.recovery.finding import Finding
+from headwater.recovery.plan import RepairPlan, RepairStep
+from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
+from headwater.recovery.topics.inspection import inspect_until_stable
+from headwater.recovery.topics.open_wal import claim_directory
+from headwater.recovery.topics.plan import plan_repairs
+from headwater.recovery.topics.repair import inspect_wal
+from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.survey import access_error
+
+Plans = list[RepairPlan]
+
+
+def repair(
+    directory: DirectoryArgument,
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Carry the plan out. Without it nothing is changed.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how a directory that Headwater refuses could be read again, and what that would lose.
+
+    The topics' log, the machines and Kafka's log. What is damaged is passed over whole, and copied
+    to quarantine first; files that are not ours are moved there. With --apply the data directory
+    must not be in use. Given its wal/ directory, only the topics' log is repaired.
+    """
+    log = find_log(PosixDisk(), directory)
+    with reading(log.wal, "Reading") as disk:
+        plans = _plan(disk, log)
+    if not (plans and apply):
+        _show(plans, log, as_json, f"{directory}")
+        return
+    if log.data is None:
+        raise RequestError(
+            f"{log.wal} is not inside a data directory, so it cannot be locked; "
+            "name it wal/ and put it into a directory of its own, then repair that"
+        )
+    disk = PosixDisk()
+    lock = claim_directory(disk, log.data)
+    try:
+        plans = _plan_now(disk, log)  # again: under the lock no other process changes anything
+        if not as_json:
+            _say_plans(plans)
+        _carry_out(disk, plans)
+        report = inspect_wal(disk, log.wal)
+        beside = [
+            finding
+            for store in BESIDE_TOPICS
+            if log.is_whole
+            for finding in store.findings(disk, log.data)
+        ]
+    finally:
+        lock.release()
+    _show_result(report, beside, plans, log, as_json)
+
+
+def _plan(disk: Disk, log: LogDirectory) -> Plans:
+    """Scans first: on a log in use, damage that a single scan reports may be a writer at work."""
+    if not log.is_whole:
+        report = inspect_until_stable(disk, log.wal)
+        return list(plan_repairs(disk, log.wal)) if report.refusals else []
+    assert log.data is not None
+    return [plan for store in EVERY_STORE for plan in store.agreed_plans(disk, log.data)]
+
+
+def _plan_now(disk: Disk, log: LogDirectory) -> Plans:
+    if not log.is_whole:
+        return list(plan_repairs(disk, log.wal))
+    assert log.data is not None
+    return [plan for store in EVERY_STORE for plan in store.plans(disk, log.data)]
+
+
+def _carry_out(disk: Disk, plans: Plans) -> None:
+    for plan in plans:
+        try:
+            plan.carry_out(disk)
+        except OSError as error:
+            raise access_error(plan.directory, error) from error
+
+
+def _show(plans: Plans, log: LogDirectory, as_json: bool, typed: str) -> None:
+    if as_json:
+        say_json({"applied": False, "plans": [_plan_as_json(plan) for plan in plans]})
+        return
+    if not plans:
+        say(f"{shown_path(shown_directory(log))}: nothing to repair")
+        return
+    _say_plans(plans)
+    say("Nothing was changed. To carry this out, stop Headwater and run:")
+    say(f"  headwater repair {printable(typed)} --apply")
+
+
+def _say_plans(plans: Plans) -> None:
+    for plan in plans:
+        say(f"{shown_path(plan.directory)}:")
+        for number, step in enumerate(plan.steps, start=1):
+            say(f"  {number}. {_step_line(step, plan)}")
+    steps = [step for plan in plans for step in plan.steps if step.gives_up]
+    for unit in dict.fromkeys(step.unit for step in steps):
+        lost = [step.lost for step in steps if step.unit == unit]
+        known = sum(count for count in lost if count is not None)
+        more = " or more" if None in lost else ""
+        why = ": a group with damage in it is passed over whole" if unit == "frame" else ""
+        say(f"Gives up {known:,} {unit}(s){more}{why}.")
+
+
+def _step_line(step: RepairStep, plan: RepairPlan) -> str:
+    return printable(step.line().removeprefix(f"{plan.directory}/"))
+
+
+def _show_result(
+    report: WalReport, beside: list[Finding], plans: Plans, log: LogDirectory, as_json: bool
+) -> None:
+    refusals = [*report.refusals, *(each for each in beside if each.action.refuses)]
+    if as_json:
+        shown = [_plan_as_json(plan) for plan in plans]
+        after = report_as_json(report) | {"ok": not refusals}
+        after["findings"] += [finding.as_dict() for finding in beside]
+        say_json({"applied": True, "plans": shown, "after": after})
+    else:
+        for finding in [*report.findings, *beside]:
+            say(finding_line(finding))
+        if not refusals:
+            where = shown_path(shown_directory(log))
+            say(f"repaired: {where}: {report.groups:,} groups of the topics' log can be read")
+    if refusals:
+        complain(f"still not sound: {refusals[0].as_error()}")
+        raise typer.Exit(StorageError.exit_code)
+
+
+def _plan_as_json(plan: RepairPlan) -> dict[str, Any]:
+    return {
+        "store": plan.store,
+        "directory": str(plan.directory),
+        "steps": [
+            {
+                "kind": step.kind.name.lower(),
+                "path": str(step.path),
+                "what": step.what,
+                "offset": step.offset,
+                "resume": step.resume,
+                "lost": step.lost,
+                "unit": step.unit if step.gives_up else None,
+            }
+            for step in plan.steps
+        ],
+    }

@@ -1,0 +1,189 @@
+"""From a directory after any crash to positions a writer can go on from.
+
+Survey every shard, decide by the table, refuse before anything is touched, then the few repairs
+that lose nothing: an unfinished rotation or trim is finished, a torn tail is quarantined and
+overwritten with zeros. Doing it once, twice or after another crash in the middle gives the same
+log (I4).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from headwater.config.wal import WalSettings
+from headwater.core.units import MIB
+from headwater.disk import Disk, OpenMode, replace_file, sync_file, sync_names, write_all
+from headwater.format.names import QUARANTINE_DIRECTORY
+from headwater.recovery.topics.report import WalReport, report_on
+from headwater.recovery.topics.scan import NOTHING_COVERED, CoveredFrames
+from headwater.recovery.topics.survey import (
+    ShardSurvey,
+    access_error,
+    find_shard_directories,
+    read_log_file,
+    survey_shard,
+)
+from headwater.recovery.topics.verdict import FileScan, FileVerdict
+from headwater.wal.dialect import NO_ROOM
+from headwater.wal.position import LogPosition, OpenFile
+from headwater.wal.sharded import shard_directory
+
+LogIdSource = Callable[[], int]
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveredWal:
+    directories: list[PurePath]
+    """One per shard that will be written to, in order."""
+    positions: list[LogPosition]
+    report: WalReport
+    run: int
+
+    @property
+    def retired(self) -> list[ShardSurvey]:
+        """Shards of an earlier layout: still to be replayed, never written to again."""
+        return [shard for shard in self.report.shards if shard.directory not in self.directories]
+
+
+def inspect_wal(
+    disk: Disk,
+    wal_directory: PurePath,
+    *,
+    deep: bool = False,
+    covered: Mapping[PurePath, CoveredFrames] | None = None,
+) -> WalReport:
+    """Survey all shards and decide, without changing anything.
+
+    `covered` says, by directory, what a snapshot has: nothing is said about those groups.
+    """
+    directories = find_shard_directories(disk, wal_directory)
+    known = covered or {}
+    shards = [
+        survey_shard(disk, each, deep=deep, covered=known.get(each, NOTHING_COVERED))
+        for each in directories
+    ]
+    return report_on(without_bare(shards))
+
+
+def without_bare(shards: list[ShardSurvey]) -> list[ShardSurvey]:
+    """The flat directory holds the shard directories; an empty one says nothing."""
+    return [shard for shard in shards if not shard.is_bare] if len(shards) > 1 else shards
+
+
+def recover(
+    disk: Disk,
+    wal_directory: PurePath,
+    settings: WalSettings,
+    new_log_id: LogIdSource = lambda: secrets.randbits(64),
+) -> RecoveredWal:
+    """Make the log ready to be replayed and written. The caller holds the directory lock."""
+    report = inspect_wal(disk, wal_directory)
+    report.raise_if_refused()
+    directories = [
+        shard_directory(wal_directory, index, settings.shards) for index in range(settings.shards)
+    ]
+    try:
+        _make_directories(disk, [wal_directory, *directories])
+        for shard in report.shards:
+            _repair(disk, shard)
+    except OSError as error:
+        raise access_error(wal_directory, error) from error
+    run = 1 + max((shard.chain.run for shard in report.shards), default=0)
+    surveys = {shard.directory: shard for shard in report.shards}
+    positions = [_position(surveys.get(path), run, new_log_id) for path in directories]
+    return RecoveredWal(directories, positions, report, run)
+
+
+def _make_directories(disk: Disk, directories: list[PurePath]) -> None:
+    for directory in dict.fromkeys(directories):
+        if not disk.is_directory(directory):
+            disk.make_directory(directory)
+        # Also when it was there: who made it may have been killed before this line.
+        sync_names(disk, directory.parent)
+
+
+def _repair(disk: Disk, shard: ShardSurvey) -> None:
+    last = shard.last
+    if last is not None:
+        if last.verdict is FileVerdict.TORN:
+            cut_torn_tail(disk, last)
+        _rewrite_and_sync(disk, last)
+    # First what is kept, CURRENT among it, and only then what CURRENT says may go.
+    sync_names(disk, shard.directory)
+    superfluous = [*shard.untrimmed, *shard.leftovers]
+    for path in superfluous:
+        disk.unlink(path)
+    if superfluous:
+        sync_names(disk, shard.directory)
+
+
+def _rewrite_and_sync(disk: Disk, scan: FileScan) -> None:
+    """What an earlier process left in the page cache is about to be believed: make it durable.
+
+    A sync alone would not do. After one that failed, the kernel may hold pages that it calls
+    clean and never wrote, and the next sync succeeds without them. So what no mark has witnessed
+    is written once more.
+    """
+    file = disk.open(scan.path, OpenMode.UPDATE)
+    try:
+        unwitnessed = file.read(scan.witnessed, scan.end - scan.witnessed)
+        try:
+            if unwitnessed:
+                write_all(file, scan.witnessed, [unwitnessed])
+        except OSError as error:
+            if error.errno not in NO_ROOM:  # where overwriting needs room, reading must go on
+                raise
+        sync_file(file)
+    finally:
+        file.close()
+
+
+def cut_torn_tail(disk: Disk, scan: FileScan) -> None:
+    """Put a copy of the torn bytes aside, then overwrite them with zeros.
+
+    Zeros instead of a shorter file: the space stays allocated, and the length keeps telling
+    whether the file was cut.
+    """
+    tail = bytes(read_log_file(disk, scan.path)[scan.end :]).rstrip(b"\0")
+    with contextlib.suppress(OSError):
+        # Unacknowledged bytes: keeping them is a courtesy a full disk may refuse.
+        quarantine(disk, scan.path, f"{scan.path.name}.{scan.end}.torn", tail)
+    file = disk.open(scan.path, OpenMode.UPDATE)
+    try:
+        for at in range(0, len(tail), MIB):
+            write_all(file, scan.end + at, [bytes(min(MIB, len(tail) - at))])
+        sync_file(file)
+    finally:
+        file.close()
+
+
+def quarantine(disk: Disk, of: PurePath, name: str, contents: bytes) -> PurePath:
+    """Keep bytes that leave the log, under a name that says where they were."""
+    directory = of.parent / QUARANTINE_DIRECTORY
+    if not disk.is_directory(directory):
+        disk.make_directory(directory)
+        sync_names(disk, of.parent)
+    target = directory / name
+    if not disk.exists(target):  # after a crash in the middle, the first copy is the whole one
+        replace_file(disk, target, contents)
+    return target
+
+
+def _position(shard: ShardSurvey | None, run: int, new_log_id: LogIdSource) -> LogPosition:
+    if shard is None or shard.last is None:
+        return LogPosition(1, 0, new_log_id(), run, oldest=None, open_file=None)
+    last = shard.last
+    chain = shard.chain
+    log_id = new_log_id() if chain.log_id is None else chain.log_id
+    oldest = shard.files[0].number
+    if not last.abandoned and last.length >= last.file_bytes:
+        frame = chain.next_frame if last.end else last.number
+        open_file = OpenFile(last.number, last.length, last.end)
+        return LogPosition(frame, chain.chain, log_id, run, oldest, open_file)
+    # Behind a loss, a new file; its number must be above every file that is there.
+    frame = max(chain.next_frame, last.number + 1)
+    return LogPosition(frame, chain.chain, log_id, run, oldest, open_file=None)

@@ -1,0 +1,135 @@
+"""A real server on a free port of this machine, in a thread of its own, for a module of tests."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from headwater.config.engine import EngineSettings
+from headwater.config.server import DeadlineSettings, LimitSettings, ServerSettings
+from headwater.config.wal import WalSettings
+from headwater.core.clock import SystemClock
+from headwater.server.app import App
+from headwater.server.server import Server
+from tests.server.raw_http import RawHttp
+
+SMALL_ENGINE = EngineSettings(wal=WalSettings(shards=2, file_bytes=8 * 1024 * 1024))
+PATIENCE_S = 30.0
+
+
+def eventually(condition: Callable[[], object]) -> None:
+    """Wait for something that happens in another thread and tells nobody."""
+    pause = threading.Event()
+    until = SystemClock().monotonic_us() + int(PATIENCE_S * 1_000_000)
+    while not condition():
+        assert SystemClock().monotonic_us() < until, "it never happened"
+        pause.wait(0.005)
+
+
+class RunningServer:
+    """What tests may do with it from outside, and look at from inside."""
+
+    def __init__(self, directory: Path, settings: ServerSettings, **options: Any) -> None:
+        self.directory = directory
+        self._settings = settings
+        self._options = {"engine_settings": SMALL_ENGINE, **options}
+        self._listening: Future[None] = Future()
+        self._serving: Future[None] = Future()
+        self._thread = threading.Thread(target=self._run, name="server", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._server: Server | None = None
+        self._failure: BaseException | None = None
+        self.host = settings.host
+
+    @property
+    def port(self) -> int:
+        assert self._server is not None
+        return self._server.port
+
+    @property
+    def app(self) -> App:
+        assert self._server is not None
+        assert self._server.app is not None
+        return self._server.app
+
+    def start(self, *, recovered: bool = True) -> None:
+        self._thread.start()
+        self._listening.result(PATIENCE_S)
+        if recovered:
+            self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        self._serving.result(PATIENCE_S)
+
+    def stop(self) -> None:
+        if self._loop is not None and self._server is not None and self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._server.request_stop)
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive(), "the server did not stop"
+        if self._failure is not None:
+            raise self._failure
+
+    def inside(self, work: Any) -> Any:
+        """Run something on the server's own loop and return its result."""
+        assert self._loop is not None
+        done: Future[Any] = Future()
+
+        def run() -> None:
+            try:
+                done.set_result(work())
+            except BaseException as error:
+                done.set_exception(error)
+
+        self._loop.call_soon_threadsafe(run)
+        return done.result(PATIENCE_S)
+
+    def talk(self, **options: Any) -> RawHttp:
+        """A connection of its own."""
+        return RawHttp(self.host, self.port, **options)
+
+    def _run(self) -> None:
+        try:
+            uvloop.run(self._serve())
+        except BaseException as error:
+            waiting = [each for each in (self._listening, self._serving) if not each.done()]
+            for future in waiting:
+                future.set_exception(error)
+            if not waiting:  # nobody else would hear of it
+                self._failure = error
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._server = server = Server(self.directory, self._settings, **self._options)
+        start = self._loop.create_task(server.start())
+        while not server.is_listening and not start.done():
+            await asyncio.sleep(0)
+        self._listening.set_result(None)
+        await start
+        self._serving.set_result(None)
+        await server.wait_for_stop()  # signals belong to the main thread
+
+
+def settings(**fields: Any) -> ServerSettings:
+    """Settings on a free port. `limits` and `deadlines` are given as mappings."""
+    limits = LimitSettings(**fields.pop("limits", {}))
+    deadlines = DeadlineSettings(**{"drain_s": 5.0, **fields.pop("deadlines", {})})
+    return ServerSettings(port=0, limits=limits, deadlines=deadlines, **fields)
+
+
+@contextmanager
+def running(
+    directory: Path, chosen: ServerSettings | None = None, **options: Any
+) -> Iterator[RunningServer]:
+    server = RunningServer(directory, chosen or settings(), **options)
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
