@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check format docs docs-format docs-conformance test test-all test-pure test-spark-oldest crash torture bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
+.PHONY: help venv lint check format docs docs-format docs-conformance docs-walks test test-all test-pure test-spark-oldest crash torture bench bench-server bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -68,6 +68,9 @@ docs-format: $(STAMP) ## Write docs/format.md from the layout tables
 	@mkdir -p build
 	@$(BIN)/python -m tests.format_page.page > build/format.md
 	@mv build/format.md docs/format.md
+
+docs-walks: $(STAMP) ## Write docs/walks.md: a write, a read, a claim and more, by function name
+	$(BIN)/python -m tests.walks.page
 
 docs-conformance: $(STAMP) ## Write docs/conformance.md: which test shows which claim
 	$(BIN)/python -m tests.conformance.table

@@ -14,7 +14,7 @@ import pytest
 
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError, SyncError
-from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.errors import DamagedBatchError
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME, SPARE_NAME
 from headwater.testing import (
     CHANGING_VERBS,
@@ -108,7 +108,7 @@ def judge(disk: FakeDisk, seen: Seen, what: str) -> str:
 def values_or_refusal(life: KafkaLife, name: str, index: int) -> list[bytes] | str:
     try:
         return life.values(name, index)
-    except KafkaError as error:
+    except DamagedBatchError as error:
         return str(error)
 
 

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 import pytest
 
-from headwater.engine.kafka.errors import KafkaError
+from headwater.core.errors import HeadwaterError
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, decode_checkpoint
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
@@ -17,6 +17,7 @@ from headwater.recovery.kafka.verify import join_kafka, plan_kafka
 from headwater.recovery.kafka.verify_segment import check_kafka_segment
 from headwater.recovery.kafka.view import KafkaView
 from headwater.recovery.plan import StepKind
+from headwater.server.kafka.failures import code_of
 from headwater.testing import CHANGING_VERBS, CrashPoint, FakeDisk, FaultDisk, SimulatedCrash
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.crash.kafka_story import ends_in, opens_or_refuses
@@ -46,8 +47,8 @@ def each_offset(life: KafkaLife, name: str, index: int) -> dict[int, bytes | Non
 def value_at(life: KafkaLife, name: str, index: int, offset: int) -> bytes | None:
     try:
         batch = life.fetch(name, offset, 1, index)[0]
-    except KafkaError as error:
-        if error.code != ErrorCode.CORRUPT_MESSAGE:
+    except HeadwaterError as error:
+        if code_of(error) != ErrorCode.CORRUPT_MESSAGE:
             raise
         return None
     base = read_header(batch).base_offset

@@ -11,11 +11,11 @@ from typing import TypeVar
 import pytest
 
 from headwater.config.kafka import KafkaSettings
-from headwater.core.errors import DiskFullError
+from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.engine.kafka.coordinator import Coordinator
-from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.model.kafka_group import Joined, JoinRequest, Outcome, Phase, Synced
+from headwater.server.kafka.failures import code_of, code_of_refusal
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.fault_disk import FaultDisk
 from headwater.testing.faults import Fault, Verb
@@ -102,15 +102,17 @@ class Rig:
     def heartbeat(
         self, member: str, generation: int, instance: str | None = None, org: int = 1
     ) -> ErrorCode:
-        return self.coordinator.heartbeat(org, "workers", member, generation, instance)
+        return code_of_refusal(
+            self.coordinator.heartbeat(org, "workers", member, generation, instance)
+        )
 
     def commit(self, member: str, generation: int, instance: str | None = None) -> ErrorCode:
         offsets = {("orders", 0): Committed(5)}
         work = partial(self.coordinator.commit, 1, "workers", member, generation, instance, offsets)
         try:
             self.life.do(work)
-        except KafkaError as error:
-            return ErrorCode(error.code)
+        except HeadwaterError as error:
+            return code_of(error)
         return ErrorCode.NONE
 
     def leave(self, member: str) -> None:

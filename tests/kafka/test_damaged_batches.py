@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from headwater.config.kafka import KafkaSettings
-from headwater.engine.kafka.errors import DamagedError
+from headwater.engine.kafka.errors import DamagedBatchError
+from headwater.server.kafka.failures import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, KafkaLife, batch_of
@@ -42,9 +43,9 @@ def test_what_is_before_a_damaged_batch_is_served_and_a_fetch_at_it_is_refused()
     damage(life, b"first 2")
     assert offsets(life.fetch("orders", 0)) == [0, 2]
     for offset in (4, 5):
-        with pytest.raises(DamagedError) as refused:
+        with pytest.raises(DamagedBatchError) as refused:
             life.fetch("orders", offset)
-        assert refused.value.code is ErrorCode.CORRUPT_MESSAGE
+        assert code_of(refused.value) is ErrorCode.CORRUPT_MESSAGE
         assert (refused.value.first_offset, refused.value.end_offset) == (offset, 6)
         assert "0.log" in str(refused.value)
     assert offsets(life.fetch("orders", 6)) == [6]
@@ -54,7 +55,7 @@ def test_a_damaged_batch_is_kept_and_counted_once_however_often_it_is_fetched() 
     life = life_with_batches()
     at = damage(life, b"first 2")
     for _ in range(4):
-        with pytest.raises(DamagedError):
+        with pytest.raises(DamagedBatchError):
             life.fetch("orders", 4)
     (place,) = life.store.core.damage.ranges
     assert (place.topic, place.first_seq, place.last_seq) == ("kafka:orders:0", 5, 6)

@@ -8,10 +8,11 @@ import pytest
 
 from headwater.core import errors
 from headwater.core.errors import HeadwaterError
-from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka import errors as kafka_errors
+from headwater.engine.kafka.errors import DamagedBatchError
 from headwater.server.access.keys import Scope
 from headwater.server.kafka.api_handlers import HANDLED
-from headwater.server.kafka.failures import CODES, code_of
+from headwater.server.kafka.failures import CODES, KafkaRequestError, code_of
 from headwater.server.kafka.refusals import REFUSALS, refusal
 from headwater.wire.kafka.apis import ADVERTISED, SUPPORTED, ApiKey
 from headwater.wire.kafka.codec import (
@@ -93,11 +94,14 @@ def test_whatever_changes_something_needs_more_than_reading() -> None:
 def test_every_error_of_ours_has_a_number() -> None:
     kinds = [
         kind
-        for kind in vars(errors).values()
+        for module in (errors, kafka_errors)
+        for kind in vars(module).values()
         if isinstance(kind, type) and issubclass(kind, HeadwaterError)
     ]
+    named = {kind for kind, _ in CODES} | {kafka_errors.MemberRefusedError, DamagedBatchError}
+    assert {kind for kind in kinds if kind.__module__ == kafka_errors.__name__} <= named
     for kind in kinds:
         assert any(issubclass(kind, known) for known, _ in CODES), kind
-    assert code_of(KafkaError(ErrorCode.NON_EMPTY_GROUP, "x")) is ErrorCode.NON_EMPTY_GROUP
+    assert code_of(KafkaRequestError(ErrorCode.NON_EMPTY_GROUP, "x")) is ErrorCode.NON_EMPTY_GROUP
     assert code_of(errors.OverloadedError("x")) is ErrorCode.NOT_ENOUGH_REPLICAS
     assert code_of(errors.PoisonedError("x")) is ErrorCode.KAFKA_STORAGE_ERROR

@@ -8,11 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka import producers as module
-from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.producers import Producers, SentBatch
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import ProducerMeta, unpack_producer
+from headwater.server.kafka.failures import code_of
 
 SLEEPY = 2
 Sent = tuple[BatchHeader, SentBatch]
@@ -73,8 +74,8 @@ class Partition:
     def send(self, header: BatchHeader) -> Any:
         try:
             known = self.producers.check(header)
-        except KafkaError as error:
-            return error.code
+        except HeadwaterError as error:
+            return code_of(error)
         if known is not None:
             return known.base_offset, known.pending is not None
         batch = self.producers.take(header, self.offset, "under way", self.now_s)

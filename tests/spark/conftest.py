@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 import headwater.spark
-from headwater.cli import pipeline_run
 from headwater.cli.app import app
+from headwater.cli.pipeline import job_run as pipeline_run
 from headwater.spark.sessions.class_archive import find_archive, make_archive
 from headwater.spark.sessions.java import find_java
 from headwater.spark.sessions.session import require_pyspark

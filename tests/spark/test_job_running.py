@@ -10,8 +10,8 @@ import pytest
 import typer
 from pyspark.sql import SparkSession
 
-from headwater.cli.pipeline_flags import RunOptions, place_from_flags
-from headwater.cli.pipeline_run import finish_job
+from headwater.cli.pipeline.flags import RunOptions, place_from_flags
+from headwater.cli.pipeline.job_run import finish_job
 from headwater.core.errors import AccessError, RequestError
 from headwater.spark.jobs.job import NoProgress, Place, Report
 from headwater.spark.jobs.task_progress import tasks_shown

@@ -15,7 +15,7 @@ import pytest
 from deltalake import DeltaTable
 
 import headwater
-from headwater.cli.pipeline_lake import _seconds
+from headwater.cli.pipeline.lake import _seconds
 from headwater.core.errors import RequestError
 from tests.rig.server_process import ServerProcess, clean_environment
 

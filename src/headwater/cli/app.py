@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from headwater import __version__
-from headwater.cli.late_groups import Verbs, help_when_alone, late_group, verb_group
+from headwater.cli.groups import Verbs, help_when_alone, late_group, verb_group
 from headwater.cli.output import say
 
 EXIT_CODES = (
@@ -47,7 +47,7 @@ queue = verb_group(
         "nack": "headwater.cli.queue:nack",
         "extend": "headwater.cli.queue:extend",
         "work": "headwater.cli.queue_work:work",
-        "requeue": "headwater.cli.queue_requeue:requeue",
+        "requeue": "headwater.cli.queue:requeue",
         "stats": "headwater.cli.queue:stats",
         "pause": "headwater.cli.queue:pause",
         "resume": "headwater.cli.queue:resume",
@@ -78,14 +78,14 @@ instance = verb_group(
         "get": "headwater.cli.instance:get",
         "list": "headwater.cli.instance:listed",
         "delete": "headwater.cli.instance:delete",
-        "history": "headwater.cli.instance_events:history",
-        "watch": "headwater.cli.instance_events:watch",
+        "history": "headwater.cli.instance:history",
+        "watch": "headwater.cli.instance:watch",
         "migrate": "headwater.cli.instance:migrate",
     },
 )
 event = verb_group(
     "Apply events to instances of state machines.",
-    {"apply": "headwater.cli.instance_events:apply"},
+    {"apply": "headwater.cli.instance:apply"},
 )
 context = verb_group(
     "Remember servers by name, with their keys.",
@@ -100,11 +100,11 @@ wal = verb_group(
     "Inspect the write-ahead log of a data directory, and repair it. `read` and `stats` are about "
     "the log of state machines.",
     {
-        "verify": "headwater.cli.wal_verify:verify",
-        "dump": "headwater.cli.wal_dump:dump",
-        "repair": "headwater.cli.wal_repair:repair",
-        "read": "headwater.cli.machine_log:read",
-        "stats": "headwater.cli.machine_log:stats",
+        "verify": "headwater.cli.wal.verify:verify",
+        "dump": "headwater.cli.wal.dump:dump",
+        "repair": "headwater.cli.wal.repair:repair",
+        "read": "headwater.cli.machine:read",
+        "stats": "headwater.cli.machine:stats",
     },
 )
 VERBS: Verbs = {
@@ -120,7 +120,7 @@ VERBS: Verbs = {
     "machine": machine,
     "instance": instance,
     "event": event,
-    "compact": "headwater.cli.machine_log:compact",
+    "compact": "headwater.cli.machine:compact",
     "snapshot-instance": "headwater.cli.instance:snapshot",
     "stats": "headwater.cli.stats:stats",
     "bench": "headwater.cli.bench:bench",
@@ -130,10 +130,10 @@ VERBS: Verbs = {
     "pipeline": "headwater.cli.pipeline:pipeline",
     "bridge": "headwater.cli.bridge:bridge",
     "backup": "headwater.cli.backup:backup",
-    "restore": "headwater.cli.restore:restore",
+    "restore": "headwater.cli.backup:restore",
     "verify": "headwater.cli.verify:verify",
-    "repair": "headwater.cli.wal_repair:repair",
-    "show": "headwater.cli.show:show",
+    "repair": "headwater.cli.wal.repair:repair",
+    "show": "headwater.cli.show.command:show",
     "completion": "headwater.cli.completion:completion",
 }
 app = typer.Typer(

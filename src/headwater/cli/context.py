@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.contexts import Context, contexts_path, load_contexts, save_contexts
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table, shown_path
+from headwater.cli.remote import Context, contexts_path, load_contexts, save_contexts
 from headwater.client.http import Address
 from headwater.core.errors import RequestError
 

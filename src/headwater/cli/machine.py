@@ -1,18 +1,85 @@
-"""`headwater machine`: define, show and draw machines."""
+"""`headwater machine`, and the log of the machines: `wal read`, `wal stats` and `compact`.
+
+The machines are those of a server, or with --dir of a data directory that is not open.
+"""
 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
+from headwater.api.machines import Machines
 from headwater.cli.files import read_text_file
 from headwater.cli.log_directory import JsonOption
-from headwater.cli.machine_access import DirectoryOption, json_object, open_machines
 from headwater.cli.output import printable, say, say_json, say_table, write
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption
+from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.core.errors import RequestError
+from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
+
+DirectoryOption = Annotated[
+    str | None,
+    typer.Option(
+        "--dir",
+        metavar="DIR",
+        help="A data directory instead of a server; no other process may have it open.",
+    ),
+]
+InstanceArgument = Annotated[str, typer.Argument(metavar="ID", help="The instance.")]
+RepeatOption = Annotated[
+    str | None,
+    typer.Option("--key", metavar="TEXT", help="Idempotency key: a repeat does nothing."),
+]
+
+
+@contextmanager
+def open_machines(
+    url: str | None,
+    context: str | None,
+    token: str | None,
+    directory: str | None,
+    *,
+    may_begin: bool = False,
+) -> Iterator[Machines]:
+    """Only a verb that may begin makes a directory that is not there: others would answer for the
+    one that was meant."""
+    if directory is None:
+        with connect(url, context, token) as client:
+            yield client.machines
+        return
+    if url is not None or context is not None:
+        raise RequestError("give --dir, or --url or --context, not both")
+    import headwater  # late: most verbs talk to a server
+    from headwater.cli.log_directory import find_log
+    from headwater.disk import PosixDisk
+
+    if not may_begin:
+        find_log(PosixDisk(), Path(directory))
+    with headwater.open(directory) as database:
+        yield database.machines
+
+
+def json_object(text: str | None, what: str) -> dict[str, Any] | None:
+    """A JSON object from the command line."""
+    if text is None:
+        return None
+    try:
+        value = msgspec.json.decode(text.encode("utf-8", "surrogateescape"))
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise RequestError(f"{what} is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise RequestError(f"{what} must be a JSON object")
+    return value
+
+
+def compact_json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
 
 MachineArgument = Annotated[str, typer.Argument(metavar="MACHINE", help="Its name.")]
 VersionArgument = Annotated[
@@ -100,3 +167,84 @@ def draw(
         if instance is not None and version is None:
             version = machines.get_instance(instance).version
         write(machines.draw(machine, version, form=form, instance_id=instance))
+
+
+def read(
+    from_offset: Annotated[
+        int | None,
+        typer.Option(
+            "--from-offset", min=0, metavar="X", help="Begin here. Without it: the last ones."
+        ),
+    ] = None,
+    limit: Annotated[
+        int,
+        typer.Option("--limit", "-l", min=1, max=LIST_LIMIT_MAX, metavar="N", help="So many."),
+    ] = LIST_LIMIT_DEFAULT,
+    directory: DirectoryOption = None,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Read entries of the machines' log, the last ones there are. With --json one object a line."""
+    with open_machines(url, context, token, directory) as machines:
+        page = machines.read_wal(from_offset or 0, limit=limit, newest=from_offset is None)
+    for each in page.entries:
+        if as_json:
+            say_json(msgspec.to_builtins(each))
+        else:
+            say(printable(f"{each.offset}  {each.type}  {compact_json(each.data)}"))
+    if as_json:
+        return
+    for bad in page.damaged:
+        say(f"(damaged: {bad.offset} up to {bad.resume})")
+    if page.has_more:
+        say(f"more with --from-offset {page.next_offset}")
+
+
+def stats(
+    directory: DirectoryOption = None,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how large the machines' log is, and what it has done."""
+    with open_machines(url, context, token, directory) as machines:
+        answer = machines.wal_stats()
+    if as_json:
+        say_json(msgspec.to_builtins(answer))
+        return
+    values = msgspec.to_builtins(answer)
+    values.pop("performance", None)
+    values |= values.pop("io_stats")
+    rows = [
+        # An offset is for pasting into --from-offset, so nothing stands between its digits.
+        [name.replace("_", " "), str(value) if "offset" in name else _amount(value)]
+        for name, value in values.items()
+        if not name.endswith("_text")
+    ]
+    say_table(["what", "value"], rows, "value")
+
+
+def _amount(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def compact(
+    directory: DirectoryOption = None,
+    url: UrlOption = None,
+    context: ContextOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take a snapshot of all machines and instances, and drop the log before it."""
+    with open_machines(url, context, token, directory) as machines:
+        done = machines.compact()
+    if as_json:
+        say_json(msgspec.to_builtins(done))
+        return
+    say(
+        f"{done.snapshot_id}: {done.instance_count:,} instances in {done.snapshot_bytes:,} bytes; "
+        f"{done.segments_deleted} log files deleted"
+    )

@@ -9,9 +9,9 @@ import typer
 
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, say, say_json, say_table, shown_path
-from headwater.cli.pipeline_files import ColdFlag
-from headwater.cli.transfer import transferring
-from headwater.cli.wal_verify import further_damage, report_as_json
+from headwater.cli.pipeline.flags import ColdFlag
+from headwater.cli.progress import transferring
+from headwater.cli.wal.verify import further_damage, report_as_json
 from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError, UnavailableError
 from headwater.disk import PosixDisk

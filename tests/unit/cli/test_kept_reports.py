@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headwater.cli.pipeline_run import keep_run
+from headwater.cli.pipeline.job_run import keep_run
 from headwater.disk import PosixDisk
 from headwater.engine.maintenance.reports import KeptReport, make_reports_directory, read_reports
 from headwater.spark.jobs.job import Place, Report

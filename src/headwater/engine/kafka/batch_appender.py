@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from headwater.core.durability import Durability
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import BatchTooLargeError, HeadwaterError, TopicNotFoundError
 from headwater.engine.kafka.configs import MAX_MESSAGE_BYTES, config_number
 from headwater.engine.kafka.core import EventChange, KafkaCore
-from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.partition import Partition
 from headwater.engine.kafka.producers import SentBatch
 from headwater.engine.pending import Pending
@@ -24,7 +23,6 @@ from headwater.format.kafka.batch import BatchHeader, assign_offset, read_header
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.observe.tracing import PRODUCE_SPAN
 from headwater.wal.ticket import Ticket
-from headwater.wire.kafka.error_codes import ErrorCode
 
 
 class Produced(NamedTuple):
@@ -91,13 +89,12 @@ class BatchAppender:
         """Start a write of a batch that was checked. The answer may be there already."""
         core, topic = self._core, partition.topic
         if topic.dropped:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"topic {topic.name!r} is gone")
+            raise TopicNotFoundError(f"topic {topic.name!r} is gone")
         bytes_max = core.settings.batch_bytes_max
         if topic.configs:
             bytes_max = min(bytes_max, config_number(topic.configs, MAX_MESSAGE_BYTES))
         if len(batch) > bytes_max:
-            raise KafkaError(
-                ErrorCode.MESSAGE_TOO_LARGE,
+            raise BatchTooLargeError(
                 f"a batch of {len(batch)} bytes; {topic.name!r} takes {bytes_max}",
             )
         if header is None:

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from headwater.core.units import GIB, MIB
-from headwater.engine.kafka.errors import KafkaError
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.engine.kafka.errors import ConfigError
 
 Allowed = Callable[[str], bool]
 
@@ -107,7 +106,7 @@ TOPIC_CONFIGS: Final[dict[str, TopicConfig]] = {
 def known_config(name: str) -> TopicConfig:
     known = TOPIC_CONFIGS.get(name)
     if known is None:
-        raise KafkaError(ErrorCode.INVALID_CONFIG, f"topics have no config {name!r} here")
+        raise ConfigError(f"topics have no config {name!r} here")
     return known
 
 
@@ -116,9 +115,7 @@ def check_configs(configs: Mapping[str, str]) -> dict[str, str]:
     for name, value in configs.items():
         known = known_config(name)
         if not known.allowed(value):
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG, f"{name} cannot be {value!r} here: {known.meaning}"
-            )
+            raise ConfigError(f"{name} cannot be {value!r} here: {known.meaning}")
     return dict(configs)
 
 

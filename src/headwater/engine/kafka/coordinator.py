@@ -11,7 +11,13 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from headwater.core.clock import Clock
-from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.errors import (
+    GroupNameError,
+    GroupNotEmptyError,
+    GroupNotFoundError,
+    GroupSubscribedError,
+    MemberRefusedError,
+)
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.engine.kafka.membership_log import MembershipLog
 from headwater.engine.kafka.store import KafkaStore
@@ -20,7 +26,6 @@ from headwater.engine.pending import Pending
 from headwater.model.kafka_group import Group, JoinRequest, Outcome, Phase, Refusal, Refused
 from headwater.model.kafka_group.durable_group import DurableGroup
 from headwater.observe.logs import Logger
-from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.subscription import CONSUMER, subscribed_topics
 
 GROUPS_MAX: Final = 100_000
@@ -37,10 +42,6 @@ class GroupListing(NamedTuple):
     phase: Phase
     protocol_type: str
     members: int
-
-
-def code_of_refusal(refusal: Refusal | None) -> ErrorCode:
-    return ErrorCode.NONE if refusal is None else ErrorCode[refusal.name]
 
 
 class Coordinator:
@@ -110,19 +111,19 @@ class Coordinator:
 
     def heartbeat(
         self, org: int, name: str, member_id: str, generation: int, instance_id: str | None
-    ) -> ErrorCode:
+    ) -> Refusal | None:
         group = self._groups.get((org, name))
         if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
-        return code_of_refusal(group.heartbeat(member_id, generation, instance_id, self._now_us()))
+            return Refusal.UNKNOWN_MEMBER_ID
+        return group.heartbeat(member_id, generation, instance_id, self._now_us())
 
-    def leave(self, org: int, name: str, member_id: str, instance_id: str | None) -> ErrorCode:
+    def leave(self, org: int, name: str, member_id: str, instance_id: str | None) -> Refusal | None:
         group = self._groups.get((org, name))
         if group is None:
-            return ErrorCode.UNKNOWN_MEMBER_ID
+            return Refusal.UNKNOWN_MEMBER_ID
         refusal = group.leave(member_id, instance_id, self._now_us())
         self._membership_log.deliver(group)
-        return code_of_refusal(refusal)
+        return refusal
 
     def tick(self, now_us: int) -> None:
         """Let time pass. The listener's timer calls this every so often."""
@@ -178,12 +179,12 @@ class Coordinator:
         if group is not None:
             refusal = group.commit_refusal(member_id, generation, instance_id, self._now_us())
             if refusal is not None:
-                raise KafkaError(code_of_refusal(refusal), refusal.value)
+                raise MemberRefusedError(refusal)
         elif generation >= 0:
             # A group that has offsets is known, and has no such member.
             known = bool(self._store.committed(org, name))
             refusal = Refusal.UNKNOWN_MEMBER_ID if known else Refusal.ILLEGAL_GENERATION
-            raise KafkaError(code_of_refusal(refusal), refusal.value)
+            raise MemberRefusedError(refusal)
         return self._store.commit_offsets(org, name, offsets)
 
     def committed(self, org: int, name: str) -> Mapping[TopicPartition, Committed]:
@@ -193,7 +194,7 @@ class Coordinator:
         """Refused where one is of a topic that members read: they may be just behind it."""
         read = self.topics_read(org, name)
         if read is None or any(topic in read for topic, _ in keys):
-            raise KafkaError(ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, f"group {name!r} reads these")
+            raise GroupSubscribedError(f"group {name!r} reads these")
         return self._store.forget_offsets(org, name, keys)
 
     def topics_read(self, org: int, name: str) -> frozenset[str] | None:
@@ -205,7 +206,7 @@ class Coordinator:
         if group.phase is Phase.EMPTY:
             return frozenset()
         if group.protocol_type != CONSUMER:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members")
+            raise GroupNotEmptyError(f"group {name!r} has members")
         subscriptions = [
             subscribed_topics(metadata)
             for member in group.members.values()
@@ -251,9 +252,9 @@ class Coordinator:
     def _require(self, org: int, name: str, *, empty: bool) -> Group:
         group = self.group(org, name)
         if group is None:
-            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"there is no group {name!r}")
+            raise GroupNotFoundError(f"there is no group {name!r}")
         if empty and group.phase is not Phase.EMPTY:
-            raise KafkaError(ErrorCode.NON_EMPTY_GROUP, f"group {name!r} has members")
+            raise GroupNotEmptyError(f"group {name!r} has members")
         return group
 
     def _is_known(self, org: int, name: str) -> bool:
@@ -262,4 +263,4 @@ class Coordinator:
 
 def check_group_name(name: str) -> None:
     if not name or len(name.encode()) > GROUP_NAME_BYTES_MAX:
-        raise KafkaError(ErrorCode.INVALID_GROUP_ID, "a group needs a name")
+        raise GroupNameError("a group needs a name")

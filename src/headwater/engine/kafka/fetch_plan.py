@@ -11,9 +11,9 @@ from typing import Final
 
 import numpy
 
-from headwater.core.errors import DamageError, FormatError
+from headwater.core.errors import DamageError, FormatError, StorageError
 from headwater.engine.kafka.core import KafkaCore
-from headwater.engine.kafka.errors import DamagedError, KafkaError
+from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError
 from headwater.engine.kafka.partition import Partition
 from headwater.format.kafka.batch import (
     LEADER_EPOCH,
@@ -31,7 +31,6 @@ from headwater.observe.tracing import FETCH_SPAN
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.kafka.batch_lookup import Batches, Ids, SegmentTable, count_before, locate
 from headwater.store.kafka.files import KafkaSegmentFiles
-from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW_MAX: Final = 16_384
 """Records one fetch reads at most: it answers with those, and the client fetches again."""
@@ -106,9 +105,9 @@ class FetchPlan:
                     break
         if self._is_gone:
             what = f"offset {self.offset} was removed meanwhile"
-            raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, what)
+            raise OffsetRangeError(what)
         what = f"offset {self.offset} was moved again and again meanwhile; try again"
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, what)
+        raise StorageError(what)
 
     @property
     def _is_gone(self) -> bool:
@@ -165,7 +164,7 @@ class FetchPlan:
 
     def _damaged(
         self, error: FormatError, number: int, begin: int, first: int, end: int
-    ) -> DamagedError:
+    ) -> DamagedBatchError:
         """The error for a damaged batch; the first time the operator gets it too."""
         path, reason = self._files.path_of(log_name(number)), error.reason
         if number == HOLE_SEGMENT:
@@ -185,7 +184,7 @@ class FetchPlan:
         name = partition_name(partition.topic.name, partition.index)
         if self._core.damage.note(name, finding, partition.topic.org):
             self._core.counters.damaged_batches += 1
-        return DamagedError(first, end, where)
+        return DamagedBatchError(first, end, where)
 
 
 class FetchPlanner:
@@ -194,8 +193,7 @@ class FetchPlanner:
 
     def plan(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
         if not partition.log_start_offset <= offset <= partition.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
+            raise OffsetRangeError(
                 f"offset {offset}; there are {partition.log_start_offset} to "
                 f"{partition.high_watermark}",
             )

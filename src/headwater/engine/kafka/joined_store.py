@@ -17,7 +17,12 @@ from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.batch_appender import Produced
-from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.errors import (
+    OffsetRangeError,
+    TopicExistsError,
+    TopicNameError,
+    TopicPolicyError,
+)
 from headwater.engine.kafka.fetch_plan import FetchPlan
 from headwater.engine.kafka.native_fetch import NativeFetch, NativeLookup, first_at, newest
 from headwater.engine.kafka.native_produce import produce_operation
@@ -38,7 +43,6 @@ from headwater.engine.pending import Pending
 from headwater.engine.topics.operations import delete_operation
 from headwater.engine.topics.topic import Topic
 from headwater.format.kafka.batch import BatchHeader
-from headwater.wire.kafka.error_codes import ErrorCode
 
 Lookup = TimestampPlan | NativeLookup
 T = TypeVar("T")
@@ -64,11 +68,9 @@ class JoinedStore:
         """The Kafka store, where it could not be opened. Topics of the engine are served."""
         return self._store if isinstance(self._store, UnavailableKafka) else None
 
-    def absent(self, org: int, name: str) -> ErrorCode:
-        """The error for an absent partition: it may exist while the log is unavailable."""
-        if self.unavailable is not None and self.topic(org, name) is None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    def may_exist(self, org: int, name: str) -> bool:
+        """A topic that was not found: it may be in a log that is unavailable."""
+        return self.unavailable is not None and self.topic(org, name) is None
 
     def listed(self, org: int) -> Iterable[KafkaTopic]:
         """All topics by name, also of an unavailable log: for Metadata, which has no offsets."""
@@ -146,13 +148,12 @@ class JoinedStore:
         own = self._engine.find(name)
         if own is not None and own.log.settings.type is TopicType.QUEUE:
             # No client goes on after this one, as it would after a topic that is there.
-            raise KafkaError(
-                ErrorCode.INVALID_TOPIC_EXCEPTION,
+            raise TopicNameError(
                 f"{name!r} is a queue of Headwater's own and not for Kafka clients; "
                 "write its jobs over HTTP",
             )
         if own is not None or self._names.own(name) is not None:
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+            raise TopicExistsError(f"topic {name!r} exists")
 
     def delete_topic(self, topic: KafkaTopic) -> Pending[bool]:
         _refuse_native(topic)
@@ -205,9 +206,7 @@ class JoinedStore:
         if not isinstance(partition, NativePartition):
             return self._store.delete_records(partition, before_offset)
         if not 0 <= before_offset <= partition.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE, f"there are {partition.high_watermark} records"
-            )
+            raise OffsetRangeError(f"there are {partition.high_watermark} records")
         return self._begin(_delete_operation(self._engine, partition, before_offset))
 
     # -- operations of the engine, which take steps
@@ -266,7 +265,6 @@ def _delete_operation(
 
 def _refuse_native(topic: KafkaTopic) -> None:
     if isinstance(topic, NativeTopic):
-        raise KafkaError(
-            ErrorCode.POLICY_VIOLATION,
+        raise TopicPolicyError(
             f"{topic.name!r} is a topic of Headwater's own; change it over HTTP or headwater topic",
         )

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy
 from numpy.typing import NDArray
 
-from headwater.core.errors import DamageError
+from headwater.core.errors import DamageError, StorageError
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
-from headwater.engine.kafka.errors import DamagedError, KafkaError
+from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError
 from headwater.engine.kafka.fetch_plan import FetchPlan
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.topics.loader import install
@@ -24,7 +24,6 @@ from headwater.model.loss import DAMAGED
 from headwater.model.slots import DEAD
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
-from headwater.wire.kafka.error_codes import ErrorCode
 
 RECORDS_MAX: Final = 10_000
 """Records of one batch that is made for a reader."""
@@ -47,8 +46,7 @@ class NativeFetch(FetchPlan):
         self.offset = offset
         self._bytes_max = max(max_bytes, 1)
         if not self.log_start_offset <= offset <= self.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
+            raise OffsetRangeError(
                 f"offset {offset}; there are {self.log_start_offset} to {self.high_watermark}",
             )
         self._is_empty = offset == self.high_watermark
@@ -86,7 +84,7 @@ class NativeFetch(FetchPlan):
                 continue
             self._refuse_damaged(plan)
             return self._batches(records, plan.selection.next_from_seq)
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self._topic.name!r} is being rewritten")
+        raise StorageError(f"{self._topic.name!r} is being rewritten")
 
     def _plan_again(self, plan: ReadPlan, findings: list[RecordDamage]) -> ReadPlan:
         """It ends before what is damaged now, or reports it."""
@@ -104,7 +102,7 @@ class NativeFetch(FetchPlan):
             advice="restore a backup, delete them, or let consumers pass them with "
             "kafka_skip_damaged",
         )
-        raise DamagedError(gap.gap_from - 1, gap.gap_to, where) from where
+        raise DamagedBatchError(gap.gap_from - 1, gap.gap_to, where) from where
 
     def _batches(self, records: list[Record], next_from_seq: int) -> list[bytes | memoryview]:
         """One batch, whose last offset also covers offsets behind its records that have none."""

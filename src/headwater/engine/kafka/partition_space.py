@@ -14,7 +14,6 @@ from headwater.core.durability import Durability
 from headwater.core.errors import (
     FormatError,
     HeadConflictError,
-    HeadwaterError,
     InvalidRequestError,
     NotAQueueError,
     TopicExistsIncompatibleError,
@@ -25,7 +24,6 @@ from headwater.core.results import Appended, Deleted, TopicState
 from headwater.engine.core import EngineCore
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.batch_appender import Produced
-from headwater.engine.kafka.domain_errors import as_domain_error
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.engine.kafka.partition_topics import (
     PartitionReader,
@@ -212,10 +210,7 @@ class PartitionSpace:
             )
         batch = encode_batch(_new_records(records, now))
         write = Write(topic, next_seq + 1, now)
-        try:
-            pending = self._store.append(topic.partition, batch, Durability.FSYNC)
-        except HeadwaterError as error:
-            raise as_domain_error(error) from error
+        pending = self._store.append(topic.partition, batch, Durability.FSYNC)
         if key is not None:
             _remember(topic.keys, write, key)
         _when_done(pending, partial(_complete, write, len(records)))
@@ -237,7 +232,7 @@ class PartitionSpace:
 
         def done(pending: Pending[int]) -> None:
             if pending.error is not None:
-                response.fail(as_domain_error(pending.error))
+                response.fail(pending.error)
                 return
             count, size = log.count, topic.partition.bytes
             response.succeed(
@@ -245,10 +240,7 @@ class PartitionSpace:
             )
 
         upto = min(max(before_seq - 1, topic.partition.log_start_offset), log.visible_seq)
-        try:
-            _when_done(self._store.delete_records(topic.partition, upto), done)
-        except HeadwaterError as error:
-            raise as_domain_error(error) from error
+        _when_done(self._store.delete_records(topic.partition, upto), done)
         return response
 
 
@@ -278,7 +270,7 @@ def _complete(write: Write, records: int, pending: Pending[Produced]) -> None:
     for keyed in write.keys:
         keys.abandon(keyed.key)
     if pending.error is not None:
-        write.fail(as_domain_error(pending.error))
+        write.fail(pending.error)
         return
     first = pending.answer().base_offset + 1
     last = first + records - 1

@@ -18,8 +18,7 @@ from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import InvariantError, StorageError
 from headwater.core.results import Tombstone
 from headwater.core.units import KIB
-from headwater.engine.kafka.domain_errors import as_domain_error
-from headwater.engine.kafka.errors import DamagedError, KafkaError
+from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError
 from headwater.engine.kafka.fetch_plan import FetchPlan
 from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.topics.reader import FrameRun, Reader, ReadPlan
@@ -33,7 +32,6 @@ from headwater.model.topic import TopicLog
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 from headwater.store.topic_files import TopicFiles
-from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.partition_space import PartitionSpace
@@ -209,7 +207,7 @@ class PartitionReader(Reader):
             return [], []
         try:
             batches = _batches(plan.fetch) if plan.batches is None else plan.batches
-        except DamagedError as error:
+        except DamagedBatchError as error:
             _report_damage(plan, error)
             return [], []
         builder = BatchFrames(plan.first_offset, plan.limit)
@@ -234,7 +232,7 @@ class PartitionReader(Reader):
         return [FrameRun(frames.buffer, numpy.array(frames.offsets, numpy.int64), False)], []
 
 
-def _report_damage(plan: PartitionPlan, error: DamagedError) -> None:
+def _report_damage(plan: PartitionPlan, error: DamagedBatchError) -> None:
     """A tombstone for what cannot be read. An answer has one tombstone: the earlier one first."""
     if plan.selection.tombstone is not None:
         return
@@ -248,12 +246,8 @@ def _report_damage(plan: PartitionPlan, error: DamagedError) -> None:
 def _batches(fetch: FetchPlan) -> list[bytes | memoryview]:
     try:
         return fetch.read()
-    except DamagedError:
-        raise
-    except KafkaError as error:
-        if error.code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            raise SegmentChangedError("the start of the log moved on") from error
-        raise as_domain_error(error) from error
+    except OffsetRangeError as error:
+        raise SegmentChangedError("the start of the log moved on") from error
 
 
 def _unreadable(name: str, batch: bytes | memoryview, error: BatchError) -> StorageError:

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any, Final
 
-from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.errors import ProducerEpochError, SequenceError
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import (
     PackedProducer,
@@ -23,7 +23,6 @@ from headwater.format.kafka.checkpoint import (
     pack_producer,
     unpack_producer,
 )
-from headwater.wire.kafka.error_codes import ErrorCode
 
 BATCHES_MAX: Final = 5
 AWAKE_MAX: Final = 32
@@ -108,8 +107,7 @@ class Producers:
             return None
         first = header.base_sequence
         if header.producer_epoch < state.epoch:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH,
+            raise ProducerEpochError(
                 f"producer {header.producer_id} has epoch {state.epoch} by now; "
                 f"{header.producer_epoch} is from an earlier life",
             )
@@ -248,9 +246,8 @@ def _last_sequence(header: BatchHeader) -> int:
     return (header.base_sequence + header.record_count - 1) & _SEQUENCE_MASK
 
 
-def _out_of_order(header: BatchHeader, expected: int) -> KafkaError:
-    return KafkaError(
-        ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+def _out_of_order(header: BatchHeader, expected: int) -> SequenceError:
+    return SequenceError(
         f"producer {header.producer_id} sent sequence {header.base_sequence} where "
         f"{expected} comes next",
     )

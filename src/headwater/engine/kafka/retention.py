@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy
 
+from headwater.core.errors import RequestError
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.core import KafkaCore
-from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.partition import Partition
 from headwater.engine.kafka.timestamps import newest_timestamps
 from headwater.engine.kafka.topics import KafkaTopics
@@ -111,7 +111,7 @@ class Retention:
             moved = wait_for(
                 self._core.owner, lambda: self._topics.delete_records(partition, start)
             )
-        except KafkaError:
+        except RequestError:
             return False  # its topic was dropped meanwhile
         return moved.error is None
 

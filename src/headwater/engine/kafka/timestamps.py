@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import DamageError, FormatError
 from headwater.engine.kafka.core import KafkaCore
-from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.errors import RecordsRemovedError
 from headwater.engine.kafka.partition import Partition
 from headwater.format.kafka.batch import MAX_TIMESTAMP_AT, read_sound
 from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES
@@ -22,7 +22,6 @@ from headwater.format.kafka.names import log_name
 from headwater.format.kafka.records import decode_records
 from headwater.store.kafka.batch_lookup import Batches, Ids, SegmentTable, count_before, locate
 from headwater.store.kafka.files import KafkaSegmentFiles
-from headwater.wire.kafka.error_codes import ErrorCode
 
 WINDOW: Final = 65_536
 _LONG_AGO: Final = -(2**63)
@@ -60,9 +59,7 @@ class TimestampPlan:
         try:
             return self._search()
         except FileNotFoundError as error:
-            raise KafkaError(
-                ErrorCode.OFFSET_NOT_AVAILABLE, "records were removed meanwhile; ask again"
-            ) from error
+            raise RecordsRemovedError("records were removed meanwhile; ask again") from error
 
     def _search(self) -> TimestampMatch | None:
         for offset, ids in self._windows():
@@ -95,7 +92,7 @@ class TimestampPlan:
         except FormatError as error:
             path = self._files.path_of(log_name(number))
             where = DamageError(error.reason, path=path, offset=begin, advice="restore a backup")
-            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, str(where)) from where
+            raise DamageError(str(where)) from where
         base = offset + int(located.first[at])
         if at == 0:
             base -= count_before(self._files, self._table, first_id, header.record_count)

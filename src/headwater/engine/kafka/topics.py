@@ -7,14 +7,20 @@ import uuid
 from collections.abc import Mapping
 from typing import Final
 
+from headwater.core.errors import TopicNotFoundError
 from headwater.engine.kafka.configs import check_configs
 from headwater.engine.kafka.core import EventChange, KafkaCore
 from headwater.engine.kafka.effects import apply_event
-from headwater.engine.kafka.errors import KafkaError
+from headwater.engine.kafka.errors import (
+    OffsetRangeError,
+    PartitionCountError,
+    TopicExistsError,
+    TopicNameError,
+    TopicPolicyError,
+)
 from headwater.engine.kafka.partition import KafkaTopic, Partition
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
-from headwater.wire.kafka.error_codes import ErrorCode
 
 TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 PRODUCER_IDS_AHEAD: Final = 1_000
@@ -23,8 +29,7 @@ PRODUCER_IDS_AHEAD: Final = 1_000
 
 def check_topic_name(name: str) -> None:
     if TOPIC_NAME.fullmatch(name) is None or name in (".", ".."):
-        raise KafkaError(
-            ErrorCode.INVALID_TOPIC_EXCEPTION,
+        raise TopicNameError(
             "a topic name has 1 to 249 of a-z, A-Z, 0-9, dot, dash and underscore",
         )
 
@@ -64,12 +69,10 @@ class KafkaTopics:
         settings = self._core.settings
         check_topic_name(name)
         if self.is_taken(org, name):
-            raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"topic {name!r} exists")
+            raise TopicExistsError(f"topic {name!r} exists")
         self._check_partitions(partitions)
         if len(self._core.registry) + len(self._making) >= settings.topics_max:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION, f"there are {settings.topics_max} topics already"
-            )
+            raise TopicPolicyError(f"there are {settings.topics_max} topics already")
         self._check_total(partitions)
         check_configs(configs)
 
@@ -96,8 +99,7 @@ class KafkaTopics:
         self._check_there(topic)
         self._check_partitions(total)
         if total <= len(topic.partitions):
-            raise KafkaError(
-                ErrorCode.INVALID_PARTITIONS,
+            raise PartitionCountError(
                 f"topic {topic.name!r} has {len(topic.partitions)} partitions already",
             )
         core, event = self._core, events.PartitionsAdded(topic.topic_id, total)
@@ -140,8 +142,7 @@ class KafkaTopics:
         if before_offset == -1:
             before_offset = partition.high_watermark
         if not 0 <= before_offset <= partition.high_watermark:
-            raise KafkaError(
-                ErrorCode.OFFSET_OUT_OF_RANGE,
+            raise OffsetRangeError(
                 f"offset {before_offset}; the newest is {partition.high_watermark}",
             )
         if before_offset <= partition.log_start_offset:
@@ -187,14 +188,13 @@ class KafkaTopics:
 
     def _check_there(self, topic: KafkaTopic) -> None:
         if topic.dropped:
-            raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic.name!r} is gone")
+            raise TopicNotFoundError(f"{topic.name!r} is gone")
 
     def _check_total(self, more: int) -> None:
         most = self._core.settings.partitions_total_max
         there = self._core.registry.partitions + self._partitions_coming
         if there + more > most:
-            raise KafkaError(
-                ErrorCode.POLICY_VIOLATION,
+            raise TopicPolicyError(
                 f"{more} partitions more than the {there} there are; all topics together may "
                 f"have {most} (limit_kafka_partitions)",
             )
@@ -202,4 +202,4 @@ class KafkaTopics:
     def _check_partitions(self, partitions: int) -> None:
         most = self._core.settings.partitions_max
         if not 1 <= partitions <= most:
-            raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"a topic has 1 to {most} partitions")
+            raise PartitionCountError(f"a topic has 1 to {most} partitions")

@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 from headwater.core.errors import StorageError
 from headwater.disk import Disk
-from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_offsets import Committed, OffsetKey
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.engine.kafka.registry import TopicRegistry
@@ -22,7 +21,6 @@ from headwater.engine.parts import Part, Parts
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
 from headwater.recovery.kafka.survey import scan_checkpoints
-from headwater.wire.kafka.error_codes import ErrorCode
 
 _PRODUCER_ID_BITS = 62
 """Ids from the log begin at 0 and are given one by one: they never come that far."""
@@ -42,7 +40,7 @@ class UnavailableKafka:
         return error
 
     def refuse(self, *_: Any, **__: Any) -> NoReturn:
-        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(self.error()))
+        raise StorageError(str(self.error()))
 
     # -- which topics there are
 

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import KIB
-from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.topics import check_topic_name
 from headwater.server.access.keys import Scope
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.failures import code_of, code_of_absent
 from headwater.server.kafka.topic_rows import NODE_ID, topic_row
 from headwater.wire.kafka.apis import ADVERTISED
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -130,9 +129,9 @@ def _why_missing(endpoint: KafkaEndpoint, call: Call, name: str) -> ErrorCode:
     """Clients ask again for a topic that is not there, but not for one that cannot be."""
     try:
         check_topic_name(name)
-    except KafkaError as error:
+    except HeadwaterError as error:
         return code_of(error)
-    return endpoint.store.absent(call.organisation, name)
+    return code_of_absent(endpoint.store, call.organisation, name)
 
 
 def find_topic(

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs, known_config
-from headwater.engine.kafka.errors import KafkaError
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.failures import KafkaRequestError, code_of, code_of_absent
 from headwater.server.kafka.topic_rows import NODE_ID
 from headwater.wire.kafka.error_codes import ErrorCode
 
@@ -55,7 +54,7 @@ def describe(endpoint: KafkaEndpoint, call: Call) -> None:
 def _configs_of(endpoint: KafkaEndpoint, call: Call, requested: Row) -> list[Row]:
     if requested["resource_type"] == BROKER:
         if requested["resource_name"] not in ("", str(NODE_ID)):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, f"the only broker is {NODE_ID}")
+            raise KafkaRequestError(ErrorCode.INVALID_REQUEST, f"the only broker is {NODE_ID}")
         return _broker_configs(endpoint)
     configs = _topic(endpoint, call, requested).configs
     return [
@@ -124,7 +123,7 @@ def _change_one(configs: dict[str, str], name: str, operation: int, value: str) 
     elif operation == SUBTRACT:
         configs[name] = ",".join(part for part in listed if part not in value.split(","))
     else:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"an unknown change {operation}")
+        raise KafkaRequestError(ErrorCode.INVALID_REQUEST, f"an unknown change {operation}")
 
 
 def _change(endpoint: KafkaEndpoint, call: Call, wanted: Any) -> None:
@@ -138,7 +137,9 @@ def _change(endpoint: KafkaEndpoint, call: Call, wanted: Any) -> None:
             topic = _topic(endpoint, call, requested)
             names = {each["name"] for each in requested["configs"]}
             if resources[_name_of(requested)] > 1 or len(names) < len(requested["configs"]):
-                raise KafkaError(ErrorCode.INVALID_REQUEST, "the same is to be changed twice")
+                raise KafkaRequestError(
+                    ErrorCode.INVALID_REQUEST, "the same is to be changed twice"
+                )
             configs = check_configs(wanted(topic, requested))
             if not call.values["validate_only"]:
                 pending = endpoint.store.alter_configs(topic, configs)
@@ -155,11 +156,11 @@ def _changed(row: Row, done: Pending[Any]) -> None:
 
 def _topic(endpoint: KafkaEndpoint, call: Call, requested: Row) -> KafkaTopic:
     if requested["resource_type"] != TOPIC:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "only topics have settings of this kind")
+        raise KafkaRequestError(ErrorCode.INVALID_REQUEST, "only topics have settings of this kind")
     topic = endpoint.store.topic(call.organisation, requested["resource_name"])
     if topic is None:
-        code = endpoint.store.absent(call.organisation, requested["resource_name"])
-        raise KafkaError(code, "there is no such topic")
+        code = code_of_absent(endpoint.store, call.organisation, requested["resource_name"])
+        raise KafkaRequestError(code, "there is no such topic")
     return topic
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.format.kafka.batch import COUNT_AT
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.failures import code_of, code_of_absent
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -157,7 +157,7 @@ class _Fetch:
         if partition is None or partition.topic.dropped:
             # A topic may be deleted while we wait: its reader gets the error then, not later.
             row.partition, row.plan, row.batches = None, None, []
-            code = self._endpoint.store.absent(self._call.organisation, row.topic)
+            code = code_of_absent(self._endpoint.store, self._call.organisation, row.topic)
             self._fail(row, code, "there is no such partition")
             return
         if row.requested["current_leader_epoch"] > LEADER_EPOCH:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_MS
-from headwater.engine.kafka.coordinator import check_group_name, code_of_refusal
+from headwater.engine.kafka.coordinator import check_group_name
 from headwater.model.kafka_group import (
     Group,
     Joined,
@@ -20,7 +20,7 @@ from headwater.model.kafka_group import (
     Synced,
 )
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.failures import code_of, code_of_refusal
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -137,14 +137,14 @@ def _answer_sync(call: Call, outcome: Outcome) -> None:
 
 def heartbeat(endpoint: KafkaEndpoint, call: Call) -> None:
     values = call.values
-    code = endpoint.coordinator.heartbeat(
+    refusal = endpoint.coordinator.heartbeat(
         call.organisation,
         values["group_id"],
         values["member_id"],
         values["generation_id"],
         values["group_instance_id"],
     )
-    call.answer({"error_code": code})
+    call.answer({"error_code": code_of_refusal(refusal)})
 
 
 def leave(endpoint: KafkaEndpoint, call: Call) -> None:
@@ -157,11 +157,13 @@ def leave(endpoint: KafkaEndpoint, call: Call) -> None:
         {
             "member_id": each["member_id"],
             "group_instance_id": each["group_instance_id"],
-            "error_code": endpoint.coordinator.leave(
-                call.organisation,
-                values["group_id"],
-                each["member_id"],
-                each["group_instance_id"],
+            "error_code": code_of_refusal(
+                endpoint.coordinator.leave(
+                    call.organisation,
+                    values["group_id"],
+                    each["member_id"],
+                    each["group_instance_id"],
+                )
             ),
         }
         for each in leaving

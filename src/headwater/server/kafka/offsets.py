@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.failures import code_of, code_of_absent
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.fields import NEWEST
 
@@ -50,7 +50,9 @@ def list_offsets(endpoint: KafkaEndpoint, call: Call) -> None:
             rows.append(row)
             partition = find_partition(endpoint, call, requested["name"], each["partition_index"])
             if partition is None:
-                row["error_code"] = endpoint.store.absent(call.organisation, requested["name"])
+                row["error_code"] = code_of_absent(
+                    endpoint.store, call.organisation, requested["name"]
+                )
                 continue
             if each["current_leader_epoch"] > LEADER_EPOCH:
                 row["error_code"] = ErrorCode.UNKNOWN_LEADER_EPOCH
@@ -111,7 +113,9 @@ def for_leader_epoch(endpoint: KafkaEndpoint, call: Call) -> None:
             partition = find_partition(endpoint, call, requested["topic"], each["partition"])
             row: dict[str, Any] = {"partition": each["partition"], "error_code": ErrorCode.NONE}
             if partition is None:
-                row["error_code"] = endpoint.store.absent(call.organisation, requested["topic"])
+                row["error_code"] = code_of_absent(
+                    endpoint.store, call.organisation, requested["topic"]
+                )
             elif each["current_leader_epoch"] > LEADER_EPOCH:
                 row["error_code"] = ErrorCode.UNKNOWN_LEADER_EPOCH
             elif each["leader_epoch"] == LEADER_EPOCH:
@@ -140,7 +144,9 @@ def delete_records(endpoint: KafkaEndpoint, call: Call) -> None:
             rows.append(row)
             partition = find_partition(endpoint, call, requested["name"], each["partition_index"])
             if partition is None:
-                row["error_code"] = endpoint.store.absent(call.organisation, requested["name"])
+                row["error_code"] = code_of_absent(
+                    endpoint.store, call.organisation, requested["name"]
+                )
                 continue
             before = each["offset"]
             if before == TO_THE_END:

@@ -9,7 +9,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.format.kafka.batch import check_batch, split_batches
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.failures import code_of, throttle_of
+from headwater.server.kafka.failures import code_of, code_of_absent, throttle_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class _Produce:
                 row: dict[str, Any] = {"index": each["index"], "error_code": 0}
                 rows.append(row)
                 if topic is None or not 0 <= each["index"] < len(topic.partitions):
-                    code = store.absent(organisation, requested["name"])
+                    code = code_of_absent(store, organisation, requested["name"])
                     self._fail(row, code, _why(store, requested, row))
                     continue
                 try:

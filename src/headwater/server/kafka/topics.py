@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS
-from headwater.engine.kafka.errors import KafkaError
 from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.cluster import NO_TOPIC_ID, find_topic
 from headwater.server.kafka.configs import DEFAULT, SET_ON_TOPIC
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.failures import KafkaRequestError, code_of, code_of_absent
 from headwater.server.kafka.topic_rows import NODE_ID
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.codec import encode_row
@@ -34,8 +33,8 @@ def _fail(row: Row, error: HeadwaterError) -> None:
     row.update(error_code=code_of(error), error_message=str(error))
 
 
-def _named_twice(name: str | None) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
+def _named_twice(name: str | None) -> KafkaRequestError:
+    return KafkaRequestError(ErrorCode.INVALID_REQUEST, f"topic {name!r} is named twice")
 
 
 # -- making
@@ -98,17 +97,21 @@ def _partitions_wanted(endpoint: KafkaEndpoint, requested: Row) -> int:
             requested["num_partitions"] != BY_DEFAULT
             or requested["replication_factor"] != BY_DEFAULT
         ):
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "either numbers or an assignment, not both")
+            raise KafkaRequestError(
+                ErrorCode.INVALID_REQUEST, "either numbers or an assignment, not both"
+            )
         assigned = {
             each["partition_index"]: each["broker_ids"] for each in requested["assignments"]
         }
         if set(assigned) != set(range(len(requested["assignments"]))) or any(
             nodes != [NODE_ID] for nodes in assigned.values()
         ):
-            raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE_ID}")
+            raise KafkaRequestError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE_ID}"
+            )
         return len(assigned)
     if requested["replication_factor"] not in (BY_DEFAULT, 1):
-        raise KafkaError(
+        raise KafkaRequestError(
             ErrorCode.INVALID_REPLICATION_FACTOR, "there is one broker: the factor is 1"
         )
     if requested["num_partitions"] == BY_DEFAULT:
@@ -136,7 +139,10 @@ def delete(endpoint: KafkaEndpoint, call: Call) -> None:
         row: Row = {"name": name, "topic_id": topic_id, "error_code": ErrorCode.NONE}
         rows.append(row)
         if (name is None) == (topic_id == NO_TOPIC_ID):
-            _fail(row, KafkaError(ErrorCode.INVALID_REQUEST, "either a name or an id, not both"))
+            _fail(
+                row,
+                KafkaRequestError(ErrorCode.INVALID_REQUEST, "either a name or an id, not both"),
+            )
             continue
         if count > 1:
             _fail(row, _named_twice(name))
@@ -146,7 +152,7 @@ def delete(endpoint: KafkaEndpoint, call: Call) -> None:
             row["error_code"] = (
                 ErrorCode.UNKNOWN_TOPIC_ID
                 if name is None
-                else endpoint.store.absent(call.organisation, name)
+                else code_of_absent(endpoint.store, call.organisation, name)
             )
             continue
         row.update(name=topic.name, topic_id=topic.topic_id)
@@ -177,10 +183,10 @@ def create_partitions(endpoint: KafkaEndpoint, call: Call) -> None:
             if times[requested["name"]] > 1:
                 raise _named_twice(requested["name"])
             if topic is None:
-                code = endpoint.store.absent(call.organisation, requested["name"])
-                raise KafkaError(code, "there is no such topic")
+                code = code_of_absent(endpoint.store, call.organisation, requested["name"])
+                raise KafkaRequestError(code, "there is no such topic")
             if requested["count"] <= len(topic.partitions):
-                raise KafkaError(
+                raise KafkaRequestError(
                     ErrorCode.INVALID_PARTITIONS,
                     f"there are {len(topic.partitions)} partitions; their number only grows",
                 )
@@ -198,9 +204,11 @@ def create_partitions(endpoint: KafkaEndpoint, call: Call) -> None:
 def _check_assignments(assignments: Sequence[Row], added: int) -> None:
     """A request that assigns new partitions assigns each; there is only one broker."""
     if assignments and len(assignments) != added:
-        raise KafkaError(
+        raise KafkaRequestError(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
             f"{len(assignments)} assignments for {added} new partitions",
         )
     if any(each["broker_ids"] != [NODE_ID] for each in assignments):
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE_ID}")
+        raise KafkaRequestError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, f"the only broker is {NODE_ID}"
+        )

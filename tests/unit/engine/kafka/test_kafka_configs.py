@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs, config_number
-from headwater.engine.kafka.errors import KafkaError
+from headwater.server.kafka.failures import code_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 TAKEN = {
@@ -76,6 +77,6 @@ def test_a_topic_can_be_given_all_it_has() -> None:
     ],
 )
 def test_what_cannot_be_or_would_be_a_lie_is_refused_with_its_name(name: str, value: str) -> None:
-    with pytest.raises(KafkaError, match=name) as refused:
+    with pytest.raises(HeadwaterError, match=name) as refused:
         check_configs({name: value})
-    assert refused.value.code == ErrorCode.INVALID_CONFIG
+    assert code_of(refused.value) == ErrorCode.INVALID_CONFIG

@@ -7,14 +7,14 @@ import pytest
 from headwater.config.kafka import KafkaSettings
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
-from headwater.core.errors import DiskFullError, OverloadedError
+from headwater.core.errors import DiskFullError, HeadwaterError, OverloadedError
 from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.effects import apply_event
-from headwater.engine.kafka.errors import KafkaError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.events import TopicMade
 from headwater.format.kafka.records import Producer
+from headwater.server.kafka.failures import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KafkaLife, batch_of
@@ -36,10 +36,10 @@ def new_life() -> KafkaLife:
 
 def refusal(life: KafkaLife, batch: bytes) -> int:
     before = life.partition("orders").high_watermark
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(HeadwaterError) as refused:
         life.append("orders", batch)
     assert life.partition("orders").high_watermark == before
-    return int(refused.value.code)
+    return int(code_of(refused.value))
 
 
 @RESTARTS

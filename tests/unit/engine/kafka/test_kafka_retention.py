@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from headwater.engine.kafka.errors import KafkaError
+from headwater.core.errors import HeadwaterError
+from headwater.server.kafka.failures import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KAFKA, NOW_MS, SMALL_KAFKA, KafkaLife, batch_of
@@ -58,16 +59,16 @@ def test_removed_records_are_out_of_range_also_after_restarts() -> None:
     for each in restarts(life):
         assert each.partition("orders").log_start_offset == 7
         assert each.values("orders") == orders_from(7)
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(HeadwaterError) as refused:
             each.fetch("orders", 6)
-        assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert code_of(refused.value) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_an_offset_that_was_never_written_cannot_be_removed_to() -> None:
     life = filled(3)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(HeadwaterError) as refused:
         delete(life, "orders", 7)
-    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(refused.value) == ErrorCode.OFFSET_OUT_OF_RANGE
     assert delete(life, "orders", -1) == 6
     assert life.append("orders", batch_of("next")).base_offset == 6
 
@@ -149,9 +150,9 @@ def test_a_plan_made_before_its_segment_went_is_told_so() -> None:
     delete(life, "orders", 60)
     delete(life, "clicks", 30)
     life.store.housekeep()
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(HeadwaterError) as refused:
         plan.read()
-    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(refused.value) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_batches_older_than_the_limit_go() -> None:
@@ -210,9 +211,9 @@ def test_a_search_by_time_survives_a_rewrite_and_is_told_of_a_removal() -> None:
     delete(life, "clicks", 30)
     life.store.housekeep()
     for each in (late, late_newest):
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(HeadwaterError) as refused:
             each.read()
-        assert refused.value.code == ErrorCode.OFFSET_NOT_AVAILABLE
+        assert code_of(refused.value) == ErrorCode.OFFSET_NOT_AVAILABLE
 
 
 def test_a_segment_between_others_can_go_alone() -> None:
@@ -230,9 +231,9 @@ def test_a_segment_between_others_can_go_alone() -> None:
     life.store.housekeep()
     assert life.store.counters.segments_deleted > 0
     assert "0.log" in log_names(life)
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(HeadwaterError) as refused:
         plan.read()
-    assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert code_of(refused.value) == ErrorCode.OFFSET_OUT_OF_RANGE
     for each in restarts(life)[1:]:
         assert each.values("orders") == [f"o{n}".encode() for n in range(24)]
         assert each.partition("clicks").log_start_offset == 60

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.kafka.errors import KafkaError
+from headwater.core.errors import HeadwaterError
 from headwater.format.kafka.batch import read_header
+from headwater.server.kafka.failures import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import LARGE_KAFKA, SMALL_KAFKA, KafkaLife, batch_of
@@ -83,6 +84,6 @@ def test_an_offset_outside_of_the_log_is_refused() -> None:
     life.append("orders", batch_of("a"))
     assert life.fetch("orders", 1) == []
     for offset in (-1, 2):
-        with pytest.raises(KafkaError) as refused:
+        with pytest.raises(HeadwaterError) as refused:
             life.fetch("orders", offset)
-        assert refused.value.code == ErrorCode.OFFSET_OUT_OF_RANGE
+        assert code_of(refused.value) == ErrorCode.OFFSET_OUT_OF_RANGE

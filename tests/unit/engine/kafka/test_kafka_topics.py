@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from headwater.engine.kafka.errors import KafkaError
+from headwater.core.errors import HeadwaterError, TopicNotFoundError
+from headwater.engine.kafka.errors import TopicExistsError
 from headwater.format.kafka.topic_hash import topic_hash
+from headwater.server.kafka.failures import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
@@ -47,7 +49,7 @@ def test_a_topic_made_again_has_nothing_of_the_one_before() -> None:
     assert old is not None
     life.do(lambda: life.store.delete_topic(old))
     assert life.store.topic(1, "orders") is None
-    with pytest.raises(KafkaError, match="gone"):
+    with pytest.raises(TopicNotFoundError, match="gone"):
         life.store.append(old.partitions[0], batch_of("late"), None)  # type: ignore[arg-type]
     life.create("orders")
     life.append("orders", batch_of("new"))
@@ -93,9 +95,9 @@ def test_a_topic_that_cannot_be_is_refused(
 ) -> None:
     life = KafkaLife()
     life.create("there")
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(HeadwaterError) as refused:
         life.store.create_topic(1, name, partitions, configs)
-    assert refused.value.code == code
+    assert code_of(refused.value) == code
 
 
 def test_all_topics_together_have_no_more_partitions_than_they_may() -> None:
@@ -105,9 +107,9 @@ def test_all_topics_together_have_no_more_partitions_than_they_may() -> None:
     assert orders is not None
 
     def refused(work: Callable[[], object]) -> None:
-        with pytest.raises(KafkaError, match="limit_kafka_partitions") as told:
+        with pytest.raises(HeadwaterError, match="limit_kafka_partitions") as told:
             work()
-        assert told.value.code == ErrorCode.POLICY_VIOLATION
+        assert code_of(told.value) == ErrorCode.POLICY_VIOLATION
 
     def at_once() -> None:
         """What is on its way counts."""
@@ -132,7 +134,7 @@ def test_two_who_make_one_topic_at_once_get_one_refusal() -> None:
 
     def both() -> None:
         life.store.create_topic(1, "orders", 1)
-        with pytest.raises(KafkaError):
+        with pytest.raises(TopicExistsError):
             life.store.create_topic(1, "orders", 1)
 
     life.owner.call(both)
@@ -143,7 +145,7 @@ def test_a_batch_over_the_limit_of_its_topic_is_refused() -> None:
     life = KafkaLife()
     life.create("orders", max_message_bytes="100")
     life.append("orders", batch_of("small"))
-    with pytest.raises(KafkaError) as refused:
+    with pytest.raises(HeadwaterError) as refused:
         life.append("orders", batch_of("x" * 100))
-    assert refused.value.code == ErrorCode.MESSAGE_TOO_LARGE
+    assert code_of(refused.value) == ErrorCode.MESSAGE_TOO_LARGE
     assert life.values("orders") == [b"small"]

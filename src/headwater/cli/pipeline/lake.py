@@ -15,7 +15,7 @@ import typer
 
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say
-from headwater.cli.pipeline_flags import (
+from headwater.cli.pipeline.flags import (
     ConfFlag,
     MasterFlag,
     PathFlag,
@@ -26,7 +26,7 @@ from headwater.cli.pipeline_flags import (
     UrlFlag,
     place_from_flags,
 )
-from headwater.cli.pipeline_run import run_job
+from headwater.cli.pipeline.job_run import run_job
 from headwater.core.errors import RequestError
 from headwater.core.units import MIB
 

@@ -9,7 +9,7 @@ import typer
 
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_table, when
-from headwater.cli.pipeline_flags import (
+from headwater.cli.pipeline.flags import (
     ConfFlag,
     MasterFlag,
     PathFlag,
@@ -20,7 +20,7 @@ from headwater.cli.pipeline_flags import (
     UrlFlag,
     place_from_flags,
 )
-from headwater.cli.pipeline_run import run_job
+from headwater.cli.pipeline.job_run import run_job
 from headwater.core.units import MIB
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 
 from headwater.cli.output import complain, printable, say_json
-from headwater.cli.pipeline_flags import RunOptions
+from headwater.cli.pipeline.flags import RunOptions
 from headwater.core.clock import SystemClock
 from headwater.core.errors import AccessError
 from headwater.disk import PosixDisk, replace_file

@@ -9,14 +9,6 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.frame_regions import (
-    NumberedFrame,
-    Region,
-    frames_between,
-    read_regions,
-    shown_value,
-    type_name,
-)
 from headwater.cli.log_directory import DirectoryArgument, JsonOption, find_log
 from headwater.cli.output import (
     complain,
@@ -30,6 +22,14 @@ from headwater.cli.output import (
     when,
 )
 from headwater.cli.progress import reading
+from headwater.cli.wal.frame_regions import (
+    NumberedFrame,
+    Region,
+    frames_between,
+    read_regions,
+    shown_value,
+    type_name,
+)
 from headwater.core.errors import FormatError, StorageError
 from headwater.disk import PosixDisk
 from headwater.format.bodies import body_fields

@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.log_directory import JsonOption
-from headwater.cli.machine_access import open_machines
+from headwater.cli.machine import open_machines
 from headwater.cli.output import printable, say, say_table, shown_path
-from headwater.cli.pipeline_files import DirectoryFlag
-from headwater.cli.pipeline_flags import ConfFlag, MasterFlag, ReportFlag, RunOptions, TokenOption
-from headwater.cli.pipeline_run import run_job
-from headwater.cli.transfer import parse_time
+from headwater.cli.pipeline.flags import (
+    ConfFlag,
+    DirectoryFlag,
+    MasterFlag,
+    ReportFlag,
+    RunOptions,
+    TokenOption,
+)
+from headwater.cli.pipeline.job_run import run_job
+from headwater.cli.progress import parse_time
 from headwater.core.errors import RequestError
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import typer
 from headwater.cli.log_directory import DirectoryArgument, JsonOption, LogDirectory, find_log
 from headwater.cli.output import complain, printable, say, say_json, shown_path
 from headwater.cli.progress import reading
-from headwater.cli.wal_verify import finding_line, report_as_json, shown_directory
+from headwater.cli.wal.verify import finding_line, report_as_json, shown_directory
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.finding import Finding

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headwater.cli.file_kinds import FileKind
 from headwater.cli.output import preview, printable, say, say_json, say_table, shown_path, when
-from headwater.cli.show_small import Problem
+from headwater.cli.show.file_kinds import FileKind
+from headwater.cli.show.metadata import Problem
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.format.kafka.batch import CODECS, read_header, read_sound
 from headwater.format.kafka.checkpoint import decode_checkpoint

@@ -7,14 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.file_kinds import FileKind, kind_of
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, say, say_json, shown_path
-from headwater.cli.show_parts import SHOWN, show_parts
-from headwater.cli.show_segments import show_data, show_index
-from headwater.cli.show_small import show_current, show_repairs
-from headwater.cli.show_snapshot import show_snapshot
-from headwater.cli.show_wal import show_wal
+from headwater.cli.show.file_kinds import FileKind, kind_of
+from headwater.cli.show.metadata import show_current, show_repairs, show_snapshot
+from headwater.cli.show.parts import SHOWN, show_parts
+from headwater.cli.show.segments import show_data, show_index
+from headwater.cli.show.wal_file import show_wal
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.topics.survey import access_error, read_log_file

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Any
 
 from headwater.cli.output import preview, printable, say, say_json, say_table, shown_path, when
-from headwater.cli.show_small import Problem
+from headwater.cli.show.metadata import Problem
 from headwater.core.errors import FormatError
 from headwater.format.segment import (
     ENTRY_BYTES,

@@ -7,7 +7,10 @@ from itertools import islice
 from pathlib import PurePath
 from typing import Any
 
-from headwater.cli.frame_regions import (
+from headwater.cli.output import preview, printable, say, say_json, shown_path, when
+from headwater.cli.show.metadata import Problem
+from headwater.cli.wal.dump import as_json_object
+from headwater.cli.wal.frame_regions import (
     FileRegions,
     NumberedFrame,
     Region,
@@ -16,9 +19,6 @@ from headwater.cli.frame_regions import (
     shown_value,
     type_name,
 )
-from headwater.cli.output import preview, printable, say, say_json, shown_path, when
-from headwater.cli.show_small import Problem
-from headwater.cli.wal_dump import as_json_object
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.format.bodies import FRAME_BODIES
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, Frame, FrameFlag

@@ -8,7 +8,7 @@ import typer
 
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_table
-from headwater.cli.pipeline_flags import (
+from headwater.cli.pipeline.flags import (
     ConfFlag,
     MasterFlag,
     ReportFlag,
@@ -16,7 +16,7 @@ from headwater.cli.pipeline_flags import (
     TokenOption,
     place_from_flags,
 )
-from headwater.cli.pipeline_run import run_job
+from headwater.cli.pipeline.job_run import run_job
 from headwater.core.errors import RequestError
 
 if TYPE_CHECKING:

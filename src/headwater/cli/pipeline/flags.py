@@ -1,4 +1,4 @@
-"""Flags that every pipeline job has, and what they come to."""
+"""Flags that pipeline jobs have in common, and what they come to."""
 
 from __future__ import annotations
 
@@ -86,3 +86,15 @@ def place_from_flags(
         return Place(path=location, topics=tuple(topics or ()))
     server = find_server(url, None, token)
     return Place(url=server.url, token=server.token, topics=tuple(topics or ()))
+
+
+COLD_HELP = "The cold tier: a directory, or s3://bucket/prefix."
+
+ColdFlag = Annotated[str | None, typer.Option("--cold", metavar="PLACE", help=COLD_HELP)]
+DirectoryFlag = Annotated[
+    str, typer.Option("--path", metavar="DIR", help="The data directory, in use or not.")
+]
+StoppedFlag = Annotated[
+    str,
+    typer.Option("--path", metavar="DIR", help="The data directory; no process may have it open."),
+]
