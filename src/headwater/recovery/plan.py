@@ -8,14 +8,12 @@ how to plan; `stores` lists them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import ClassVar, Final, NamedTuple
+from typing import ClassVar
 
 from headwater.disk import Disk
-from headwater.recovery.finding import Finding
 
 
 class StepKind(Enum):
@@ -66,35 +64,3 @@ class RepairPlan(ABC):
     @abstractmethod
     def carry_out(self, disk: Disk) -> None:
         """The caller holds the lock of the data directory. Can be repeated after a crash."""
-
-
-class Store(NamedTuple):
-    """One of the stores of a data directory, for those who check and repair all of them."""
-
-    name: str
-    findings: Callable[[Disk, PurePath], list[Finding]]
-    """What a start would find in this data directory, beside a writer too: see `agreed`."""
-    plans: Callable[[Disk, PurePath], Sequence[RepairPlan]]
-    """What a repair would do now. Empty when a start refuses nothing."""
-
-    def agreed_plans(self, disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
-        """On a store in use, what a single inspection refuses may be a writer at work."""
-        refused = any(each.action.refuses for each in self.findings(disk, data))
-        return self.plans(disk, data) if refused else ()
-
-
-ATTEMPTS_MAX: Final = 4
-
-
-def agreed_findings(inspect: Callable[[], list[Finding]]) -> list[Finding]:
-    """Findings of two inspections in a row: what is really there is there the second time too."""
-    findings = inspect()
-    earlier: frozenset[Finding] = frozenset()
-    for _ in range(ATTEMPTS_MAX):
-        if not findings:
-            return findings
-        earlier = frozenset(findings)
-        findings = inspect()
-        if earlier.issuperset(each for each in findings if each.action.refuses):
-            break
-    return [finding for finding in findings if finding in earlier]

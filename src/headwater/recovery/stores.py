@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import Final
+from typing import Final, NamedTuple
 
 from headwater.disk import Disk
 from headwater.format.kafka.names import KAFKA_DIRECTORY
@@ -15,41 +15,48 @@ from headwater.recovery.kafka.plan import plan_kafka_repairs
 from headwater.recovery.kafka.report import report_on_kafka
 from headwater.recovery.kafka.survey import survey_kafka
 from headwater.recovery.machines.plan import plan_machine_repairs
-from headwater.recovery.machines.verify import machine_findings
-from headwater.recovery.plan import RepairPlan, Store, agreed_findings
+from headwater.recovery.machines.report import report_on_machines
+from headwater.recovery.machines.survey import survey_machines
+from headwater.recovery.plan import RepairPlan
+from headwater.recovery.report import StoreReport, agreed_report
 from headwater.recovery.topics.inspection import inspect_until_stable
 from headwater.recovery.topics.plan import plan_repairs
 
 
-def _topics_findings(disk: Disk, data: PurePath) -> list[Finding]:
-    return inspect_until_stable(disk, data / WAL_DIRECTORY).findings
+class Store(NamedTuple):
+    """One of the stores of a data directory, for those who check and repair all of them."""
+
+    name: str
+    directory: str
+    report: Callable[[Disk, PurePath], StoreReport]
+    """What a start would find in the store's directory; beside a writer, what two surveys agree
+    on."""
+    plan: Callable[[Disk, PurePath], Sequence[RepairPlan]]
+
+    def findings(self, disk: Disk, data: PurePath) -> list[Finding]:
+        return self.report(disk, data / self.directory).findings
+
+    def plans(self, disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
+        """What a repair would do now. Empty when a start refuses nothing."""
+        return self.plan(disk, data / self.directory)
+
+    def agreed_plans(self, disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
+        """On a store in use, what a single inspection refuses may be a writer at work."""
+        refusals = self.report(disk, data / self.directory).refusals
+        return self.plans(disk, data) if refusals else ()
 
 
-def _topics_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
-    return plan_repairs(disk, data / WAL_DIRECTORY)
+def _machines(disk: Disk, directory: PurePath) -> StoreReport:
+    return agreed_report(lambda: report_on_machines(survey_machines(disk, directory, whole=False)))
 
 
-def _machines_findings(disk: Disk, data: PurePath) -> list[Finding]:
-    return agreed_findings(lambda: machine_findings(disk, data))
+def _kafka(disk: Disk, directory: PurePath) -> StoreReport:
+    return agreed_report(lambda: report_on_kafka(survey_kafka(disk, directory)))
 
 
-def _machines_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
-    return plan_machine_repairs(disk, data / MACHINES_DIRECTORY)
-
-
-def _kafka_findings(disk: Disk, data: PurePath) -> list[Finding]:
-    return agreed_findings(
-        lambda: report_on_kafka(survey_kafka(disk, data / KAFKA_DIRECTORY)).findings
-    )
-
-
-def _kafka_plans(disk: Disk, data: PurePath) -> Sequence[RepairPlan]:
-    return plan_kafka_repairs(disk, data / KAFKA_DIRECTORY)
-
-
-TOPICS: Final = Store("topics", _topics_findings, _topics_plans)
-MACHINES: Final = Store("machines", _machines_findings, _machines_plans)
-KAFKA: Final = Store("kafka", _kafka_findings, _kafka_plans)
+TOPICS: Final = Store("topics", WAL_DIRECTORY, inspect_until_stable, plan_repairs)
+MACHINES: Final = Store("machines", MACHINES_DIRECTORY, _machines, plan_machine_repairs)
+KAFKA: Final = Store("kafka", KAFKA_DIRECTORY, _kafka, plan_kafka_repairs)
 BESIDE_TOPICS: Final[tuple[Store, ...]] = (MACHINES, KAFKA)
 """Each may be away while the others are served."""
 EVERY_STORE: Final = (TOPICS, *BESIDE_TOPICS)

@@ -10,7 +10,8 @@ import pytest
 from headwater.format.current import Current
 from headwater.recovery.topics import inspection
 from headwater.recovery.topics.report import WalReport, report_on
-from headwater.recovery.topics.survey import CurrentState, ShardSurvey
+from headwater.recovery.topics.survey import ShardSurvey
+from headwater.recovery.topics.verdict import CurrentState
 from headwater.testing import FakeDisk
 
 WAL = PurePosixPath("/data/wal")

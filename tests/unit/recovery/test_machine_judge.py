@@ -7,17 +7,13 @@ from pathlib import PurePosixPath
 from headwater.format.machines.bodies import Checkpoint, encode_body
 from headwater.format.machines.entry import EntryType, encode_entry
 from headwater.format.machines.names import global_offset, segment_name
+from headwater.recovery.machines.judge import BadStretch, LogJudgement, judge_log
 from headwater.recovery.machines.segment import (
     MachineScan,
     MachineSegment,
     scan_machine_segment,
 )
-from headwater.recovery.machines.verdict import (
-    BadStretch,
-    LogJudgement,
-    StretchVerdict,
-    judge_log,
-)
+from headwater.recovery.machines.verdict import StretchVerdict
 from headwater.testing import FakeDisk
 
 LOG = PurePosixPath("/log")

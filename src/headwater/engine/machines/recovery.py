@@ -22,12 +22,12 @@ from headwater.format.machines.names import SNAPSHOTS_DIRECTORY, segment_of, wit
 from headwater.format.machines.snapshot import SnapshotHeading
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.finding import Action, Finding
+from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.repair import repair_machines
 from headwater.recovery.machines.replay import MachineLogReport, log_report, replay_machines
-from headwater.recovery.machines.report import findings_of
+from headwater.recovery.machines.report import report_on_machines
 from headwater.recovery.machines.survey import MachineSurvey, survey_machines
-from headwater.recovery.machines.table import MachineOddity
-from headwater.recovery.machines.verdict import BadStretch
+from headwater.recovery.machines.verdict import MachineOddity
 from headwater.wal.policy import EveryMs, EveryN, EveryWrite, Never, SyncPolicy
 
 Progress = Callable[[float], None]
@@ -130,10 +130,8 @@ def _read(
     survey = survey_machines(
         disk, directory, whole=False, progress=lambda done: progress(done * SURVEY_SHARE)
     )
-    findings = findings_of(survey)
-    for finding in findings:
-        if finding.action.refuses:
-            raise finding.as_error()
+    found = report_on_machines(survey)
+    found.raise_if_refused()
     tables = _empty_tables(settings)
     heading = survey.heading
     if survey.chosen is not None:
@@ -168,7 +166,7 @@ def _read(
         len(tables.instances),
         earlier + log.damaged_entries,
         tables.doubt_before > 0,
-        findings,
+        found.findings,
     )
     return Opened(tables, report), survey
 

@@ -24,9 +24,7 @@ from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, encode_checkpoint
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME, index_name, log_name
 from headwater.format.names import QUARANTINE_DIRECTORY
-from headwater.recovery.finding import Action
 from headwater.recovery.kafka.rebuild import RebuildError, Rebuilding, Rebuilt
-from headwater.recovery.kafka.repair import move_to_quarantine
 from headwater.recovery.kafka.report import report_on_kafka
 from headwater.recovery.kafka.survey import (
     KafkaSurvey,
@@ -35,7 +33,7 @@ from headwater.recovery.kafka.survey import (
 )
 from headwater.recovery.kafka.verdict import LogVerdict, Stray
 from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
-from headwater.recovery.topics.repair import quarantine
+from headwater.recovery.quarantine import keep_copy, move_to_quarantine
 from headwater.store.pair import file_bytes, read_all, read_range
 
 _RECORD: Final = "record"
@@ -55,20 +53,13 @@ class KafkaRepairPlan(RepairPlan):
 
     def carry_out(self, disk: Disk) -> None:
         for name in self.moved:
-            if disk.exists(self.directory / name):
-                move_to_quarantine(disk, self.directory / name)
+            move_to_quarantine(disk, self.directory / name)
         if self.checkpoint is not None:  # it knows each index as it is, and as it is to be
             encoded = encode_checkpoint(self.checkpoint)
             for name in (CHECKPOINT_NAME, COPY_NAME):
-                _replace_checkpoint(disk, self.directory / name, encoded)
+                _replace(disk, self.directory / name, encoded)
         for name, contents in self.indexes:
-            path = self.directory / name
-            if disk.exists(path):
-                before = read_all(disk, path)
-                if before == contents:
-                    continue
-                quarantine(disk, path, f"{name}.{checksum64(before):016x}.damaged", before)
-            replace_file(disk, path, contents)
+            _replace(disk, self.directory / name, contents)
         for name, end in self.logs:
             _end_log(disk, self.directory / name, end)
 
@@ -88,7 +79,7 @@ def _end_log(disk: Disk, path: PurePath, end: int) -> None:
         return
     behind = read_range(disk, path, end, size - end).rstrip(b"\0")
     if behind:
-        quarantine(disk, path, f"{path.name}.{end}.damaged", behind)
+        keep_copy(disk, path, f"{path.name}.{end}.damaged", behind)
     file = disk.open(path, OpenMode.UPDATE)
     try:
         file.truncate(end)
@@ -97,12 +88,12 @@ def _end_log(disk: Disk, path: PurePath, end: int) -> None:
         file.close()
 
 
-def _replace_checkpoint(disk: Disk, path: PurePath, contents: bytes) -> None:
+def _replace(disk: Disk, path: PurePath, contents: bytes) -> None:
     if disk.exists(path):
         before = read_all(disk, path)
         if before == contents:
             return
-        quarantine(disk, path, f"{path.name}.{checksum64(before):016x}.damaged", before)
+        keep_copy(disk, path, f"{path.name}.{checksum64(before):016x}.damaged", before)
     replace_file(disk, path, contents)
 
 
@@ -111,12 +102,10 @@ def plan_kafka_repairs(disk: Disk, directory: PurePath) -> list[KafkaRepairPlan]
     if not disk.is_directory(directory):
         return []
     survey = survey_kafka(disk, directory)
-    refusals = report_on_kafka(survey).refusals
-    if not refusals:
+    report = report_on_kafka(survey)
+    report.raise_if_newer()
+    if not report.refusals:
         return []
-    for finding in refusals:
-        if finding.action is Action.REFUSE_NEWER:
-            raise finding.as_error()
     try:
         if survey.checkpoint is None:
             return [_without_checkpoint(disk, directory)]

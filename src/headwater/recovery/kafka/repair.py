@@ -8,18 +8,17 @@ once, twice or after another crash in the middle gives the same files (I4, I5).
 from __future__ import annotations
 
 import contextlib
-import itertools
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
 from headwater.core.units import MIB
-from headwater.disk import Disk, OpenMode, replace_file, sync_file, sync_names, write_all
+from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, sync_names, write_all
 from headwater.format.checksum import RunningChecksum
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
 from headwater.format.kafka.entry import ENTRY_BYTES
 from headwater.format.kafka.names import index_name, log_name
-from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.recovery.finding import Action
 from headwater.recovery.kafka.report import KafkaReport, report_on_kafka
 from headwater.recovery.kafka.survey import (
@@ -29,10 +28,10 @@ from headwater.recovery.kafka.survey import (
     TailBatch,
     survey_kafka,
 )
-from headwater.recovery.kafka.table import STRAY_ROWS, decide_index, decide_log
+from headwater.recovery.kafka.table import INDEX_TABLE, LOG_TABLE, STRAY_TABLE
 from headwater.recovery.kafka.verdict import CopyVerdict, SegmentPosition
-from headwater.recovery.topics.repair import quarantine
-from headwater.store.pair import with_file
+from headwater.recovery.quarantine import keep_copy, keep_stretch, move_to_quarantine
+from headwater.store.pair import file_bytes, read_range, with_file
 
 _CHUNK_BYTES: Final = 4 * MIB
 
@@ -98,7 +97,7 @@ def _repair_checkpoints(disk: Disk, survey: KafkaSurvey) -> None:
         return
     if other.contents and other.checkpoint is None:
         with contextlib.suppress(OSError):
-            quarantine(disk, other.path, f"{other.path.name}.damaged", other.contents)
+            keep_copy(disk, other.path, f"{other.path.name}.damaged", other.contents)
     replace_file(disk, other.path, chosen.contents)
 
 
@@ -110,8 +109,8 @@ def _end_last_segment(disk: Disk, directory: PurePath, last: SegmentScan) -> Non
     """
     known, end = last.checkpointed, last.meta
     cuts = Action.CUT in (
-        decide_index(last.index, SegmentPosition.LAST).action,
-        decide_log(last.log, SegmentPosition.LAST).action,
+        INDEX_TABLE.decide(last.index, SegmentPosition.LAST).action,
+        LOG_TABLE.decide(last.log, SegmentPosition.LAST).action,
     )
     stretches = {
         index_name(end.number): (known.entries * ENTRY_BYTES, end.entries * ENTRY_BYTES),
@@ -121,32 +120,29 @@ def _end_last_segment(disk: Disk, directory: PurePath, last: SegmentScan) -> Non
         for name, (_, stop) in stretches.items():
             _keep_torn(disk, directory / name, stop)
     for name, (start, stop) in stretches.items():
-        file = disk.open(directory / name, OpenMode.UPDATE)
-        try:
-            if file.size() != stop:
-                file.truncate(stop)
-            for at in range(start, stop, _CHUNK_BYTES):
-                write_all(file, at, [file.read(at, min(_CHUNK_BYTES, stop - at))])
-            sync_file(file)
-        finally:
-            file.close()
+        work = partial(_write_again, start=start, stop=stop)
+        with_file(disk, directory / name, OpenMode.UPDATE, work)
+
+
+def _write_again(file: File, start: int, stop: int) -> None:
+    if file.size() != stop:
+        file.truncate(stop)
+    for at in range(start, stop, _CHUNK_BYTES):
+        write_all(file, at, [file.read(at, min(_CHUNK_BYTES, stop - at))])
+    sync_file(file)
 
 
 def _keep_torn(disk: Disk, path: PurePath, end: int) -> None:
-    """Unacknowledged bytes: keeping them is a courtesy that a full disk may refuse."""
     with contextlib.suppress(OSError):
-        tail = with_file(
-            disk, path, OpenMode.READ, lambda file: file.read(end, max(file.size() - end, 0))
-        ).rstrip(b"\0")
-        if tail:
-            quarantine(disk, path, f"{path.name}.{end}.torn", tail)
+        tail = read_range(disk, path, end, max(file_bytes(disk, path) - end, 0))
+        keep_stretch(disk, path, end, tail, "torn")
 
 
 def _clear(disk: Disk, survey: KafkaSurvey) -> None:
     """What nothing leads to. First what is kept is durable, then leftovers go."""
     directory, changed = survey.directory, False
     for name, stray in survey.strays:
-        action, _ = STRAY_ROWS[stray]
+        action = STRAY_TABLE.decide(stray).action
         if action is Action.QUARANTINE:
             move_to_quarantine(disk, directory / name)
         elif action is Action.REMOVE:
@@ -155,17 +151,3 @@ def _clear(disk: Disk, survey: KafkaSurvey) -> None:
             changed = True
     if changed:
         sync_names(disk, directory)
-
-
-def move_to_quarantine(disk: Disk, path: PurePath) -> PurePath:
-    """The whole file, under the first name there that is free."""
-    directory = path.parent / QUARANTINE_DIRECTORY
-    if not disk.is_directory(directory):
-        disk.make_directory(directory)
-        sync_names(disk, path.parent)
-    names = itertools.chain([path.name], (f"{path.name}.{n}" for n in itertools.count(1)))
-    target = next(directory / name for name in names if not disk.exists(directory / name))
-    disk.rename(path, target)
-    sync_names(disk, directory)
-    sync_names(disk, path.parent)
-    return target

@@ -47,7 +47,7 @@ from headwater.format.kafka.names import (
     parse_name,
 )
 from headwater.format.names import QUARANTINE_DIRECTORY
-from headwater.recovery.kafka.table import decide_index, decide_log
+from headwater.recovery.kafka.table import INDEX_TABLE, LOG_TABLE
 from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
 from headwater.recovery.kafka.verdict import (
     CheckpointVerdict,
@@ -205,8 +205,9 @@ class SegmentScan:
 
     @property
     def refused(self) -> bool:
-        rows = decide_index(self.index, self.position), decide_log(self.log, self.position)
-        return any(row.action.refuses for row in rows)
+        index = INDEX_TABLE.decide(self.index, self.position)
+        log = LOG_TABLE.decide(self.log, self.position)
+        return index.action.refuses or log.action.refuses
 
 
 @dataclass

@@ -66,7 +66,7 @@ from headwater.recovery.kafka.survey import (
     list_names,
     scan_checkpoints,
 )
-from headwater.recovery.kafka.table import decide_checkpoint
+from headwater.recovery.kafka.table import CHECKPOINT_TABLE
 from headwater.recovery.kafka.topics import (
     STRANGER,
     BatchVerdict,
@@ -135,7 +135,7 @@ def read_checkpoint(disk: Disk, directory: PurePath) -> KafkaCheckpoint:
         return checkpoint
     there = list_names(disk, directory)
     has_entries = bool(there.logs or there.indexes)  # it is there before they are
-    row = decide_checkpoint(first.verdict, checkpoints.copy, entries=has_entries)
+    row = CHECKPOINT_TABLE.decide(first.verdict, checkpoints.copy, has_entries)
     if row.action is Action.REFUSE_NEWER:
         raise NewerFormatError(first.what, path=first.path, advice=_UPDATE)
     if row.action.refuses:

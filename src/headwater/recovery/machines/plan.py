@@ -33,17 +33,14 @@ from headwater.format.machines.snapshot import (
     sound_blocks,
     unpack_block,
 )
-from headwater.recovery.finding import Action
-from headwater.recovery.machines.repair import move_to_quarantine, write_index
-from headwater.recovery.machines.report import findings_of
+from headwater.recovery.machines.repair import write_index
+from headwater.recovery.machines.report import report_on_machines
 from headwater.recovery.machines.segment import Run
-from headwater.recovery.machines.snapshot import (
-    SnapshotScan,
-    SnapshotVerdict,
-    block_rows,
-)
+from headwater.recovery.machines.snapshot import SnapshotScan, block_rows
 from headwater.recovery.machines.survey import MachineSurvey, survey_machines
+from headwater.recovery.machines.verdict import SnapshotVerdict
 from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
+from headwater.recovery.quarantine import move_to_quarantine
 from headwater.store.pair import read_all
 
 MISSING_SEGMENTS_MAX: Final = 10_000
@@ -82,11 +79,9 @@ class MachineRepairPlan(RepairPlan):
 def plan_machine_repairs(disk: Disk, directory: PurePath) -> list[RepairPlan]:
     """Raises when a newer version wrote the files."""
     survey = survey_machines(disk, directory)
-    refusals = [finding for finding in findings_of(survey) if finding.action.refuses]
-    for finding in refusals:
-        if finding.action is Action.REFUSE_NEWER:
-            raise finding.as_error()
-    steps = list(_repair_steps(disk, survey)) if refusals else []
+    report = report_on_machines(survey)
+    report.raise_if_newer()
+    steps = list(_repair_steps(disk, survey)) if report.refusals else []
     return [MachineRepairPlan(directory, tuple(steps))] if steps else []
 
 

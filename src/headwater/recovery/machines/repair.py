@@ -6,17 +6,15 @@ stretch it skips, and moves aside a snapshot that another one stands in for.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
-from headwater.disk import Disk, OpenMode, replace_file, sync_file, write_all
+from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, write_all
 from headwater.disk.whole_files import sync_names
 from headwater.format.machines.names import (
     INDEX_NAME,
     global_offset,
-    segment_name,
     segment_of,
     within_segment,
 )
@@ -25,18 +23,13 @@ from headwater.format.machines.snapshot import (
     SnapshotIndex,
     encode_index,
 )
-from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.recovery.finding import Action
 from headwater.recovery.machines.report import standing_of
-from headwater.recovery.machines.snapshot import (
-    IndexState,
-    SnapshotVerdict,
-)
 from headwater.recovery.machines.survey import MachineSurvey
-from headwater.recovery.machines.table import decide_snapshot
-from headwater.recovery.machines.verdict import StretchVerdict
-from headwater.recovery.topics.repair import quarantine
-from headwater.store.pair import read_all
+from headwater.recovery.machines.table import SNAPSHOT_TABLE
+from headwater.recovery.machines.verdict import IndexState, SnapshotVerdict, StretchVerdict
+from headwater.recovery.quarantine import keep_stretch, move_to_quarantine
+from headwater.store.pair import read_all, with_file
 from headwater.wal.dialect import NO_ROOM
 
 _WRITTEN_AGAIN: Final = (IndexState.DAMAGED, IndexState.LOST)
@@ -64,17 +57,7 @@ def _keep_skipped(disk: Disk, survey: MachineSurvey) -> None:
             end = len(contents)
             if segment == segment_of(stretch.resume):
                 end = within_segment(stretch.resume)
-            _keep_copy(disk, survey, segment, begin, contents[begin:end], "damaged")
-
-
-def _keep_copy(
-    disk: Disk, survey: MachineSurvey, segment: int, offset: int, contents: bytes, kind: str
-) -> None:
-    bad = contents.rstrip(b"\0")
-    if not bad:
-        return
-    with contextlib.suppress(OSError):  # a courtesy that a full disk may refuse
-        quarantine(disk, survey.path_of(segment), f"{segment_name(segment)}.{offset}.{kind}", bad)
+            keep_stretch(disk, survey.path_of(segment), begin, contents[begin:end], "damaged")
 
 
 def _cut_torn_tail(disk: Disk, survey: MachineSurvey) -> None:
@@ -84,12 +67,14 @@ def _cut_torn_tail(disk: Disk, survey: MachineSurvey) -> None:
         return
     segment, offset = segment_of(torn.offset), within_segment(torn.offset)
     for later in [number for number in survey.numbers if number > segment]:
-        _keep_copy(disk, survey, later, 0, read_all(disk, survey.path_of(later)), "torn")
-        disk.unlink(survey.path_of(later))
+        path = survey.path_of(later)
+        keep_stretch(disk, path, 0, read_all(disk, path), "torn")
+        disk.unlink(path)
     if segment in survey.numbers:
-        tail = read_all(disk, survey.path_of(segment))[offset:]
-        _keep_copy(disk, survey, segment, offset, tail, "torn")
-        _write(disk, survey.path_of(segment), offset, bytes(len(tail.rstrip(b"\0"))))
+        path = survey.path_of(segment)
+        tail = read_all(disk, path)[offset:]
+        keep_stretch(disk, path, offset, tail, "torn")
+        _write(disk, path, offset, bytes(len(tail.rstrip(b"\0"))))
     sync_names(disk, survey.log)
     survey.numbers = [number for number in survey.numbers if number <= segment]
 
@@ -107,13 +92,12 @@ def _write_unwitnessed_again(disk: Disk, survey: MachineSurvey) -> None:
 
 
 def _write(disk: Disk, path: PurePath, at: int, contents: bytes) -> None:
-    file = disk.open(path, OpenMode.UPDATE)
-    try:
+    def work(file: File) -> None:
         if contents:
             write_all(file, at, [contents])
         sync_file(file)
-    finally:
-        file.close()
+
+    with_file(disk, path, OpenMode.UPDATE, work)
 
 
 def _repair_snapshots(disk: Disk, survey: MachineSurvey) -> None:
@@ -122,7 +106,7 @@ def _repair_snapshots(disk: Disk, survey: MachineSurvey) -> None:
     aside = [
         each.path
         for each in snapshots.snapshots
-        if decide_snapshot(each.verdict, standing).action is Action.QUARANTINE
+        if SNAPSHOT_TABLE.decide(each.verdict, standing).action is Action.QUARANTINE
     ]
     gone = any(each.verdict is SnapshotVerdict.MISSING for each in snapshots.snapshots)
     if not (aside or gone or snapshots.index in _WRITTEN_AGAIN):
@@ -140,19 +124,3 @@ def _repair_snapshots(disk: Disk, survey: MachineSurvey) -> None:
 def write_index(disk: Disk, directory: PurePath, kept: Sequence[SnapshotHeading]) -> None:
     """The newest is last."""
     replace_file(disk, directory / INDEX_NAME, encode_index(SnapshotIndex(tuple(kept))))
-
-
-def move_to_quarantine(disk: Disk, path: PurePath) -> None:
-    if not disk.exists(path):
-        return  # done before a crash
-    directory = path.parent / QUARANTINE_DIRECTORY
-    if not disk.is_directory(directory):
-        disk.make_directory(directory)
-        sync_names(disk, path.parent)
-    target, number = directory / path.name, 0
-    while disk.exists(target):
-        number += 1
-        target = directory / f"{path.name}.{number}"
-    disk.rename(path, target)
-    sync_names(disk, directory)
-    sync_names(disk, path.parent)

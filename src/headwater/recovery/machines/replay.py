@@ -11,9 +11,9 @@ from headwater.disk import Disk
 from headwater.format.machines.entry import HEADER_BYTES, MachineEntry, decode_entry, sequence_in
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.recovery.finding import Action
+from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.survey import MachineSurvey
-from headwater.recovery.machines.table import STRETCH_ROWS
-from headwater.recovery.machines.verdict import BadStretch
+from headwater.recovery.machines.table import STRETCH_TABLE
 from headwater.store.pair import read_all, read_range
 from headwater.wal.entry_log import EntryPosition
 
@@ -72,7 +72,9 @@ def log_report(disk: Disk, survey: MachineSurvey) -> MachineLogReport:
     segments = survey.unbroken
     report = MachineLogReport(_position(survey), segments=segments, torn=judgement.torn)
     report.damage = [
-        each for each in judgement.stretches if STRETCH_ROWS[each.verdict][0] is Action.SKIP
+        each
+        for each in judgement.stretches
+        if STRETCH_TABLE.decide(each.verdict).action is Action.SKIP
     ]
     if report.torn is not None:
         report.torn_bytes = _used_behind(survey, report.torn.offset)

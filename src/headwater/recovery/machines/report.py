@@ -1,4 +1,4 @@
-"""Findings: what the table says of a survey, in the words of all stores."""
+"""Report: what a survey of the machines found, and what the table says is done about it."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from headwater.format.machines.names import (
     within_segment,
 )
 from headwater.format.names import CURRENT_NAME
+from headwater.recovery.decision_table import Row
 from headwater.recovery.finding import Action, Finding
+from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.survey import MachineSurvey
 from headwater.recovery.machines.table import (
-    CURRENT_ROWS,
-    FED_ROWS,
-    INDEX_ROWS,
-    ODDITY_ROWS,
-    STRETCH_ROWS,
-    Decision,
-    MachineOddity,
-    SnapshotStanding,
-    decide_snapshot,
+    CURRENT_TABLE,
+    FED_TABLE,
+    INDEX_TABLE,
+    ODDITY_TABLE,
+    SNAPSHOT_TABLE,
+    STRETCH_TABLE,
 )
-from headwater.recovery.machines.verdict import BadStretch
+from headwater.recovery.machines.verdict import MachineOddity, SnapshotStanding
+from headwater.recovery.report import StoreReport
 
 
-def findings_of(survey: MachineSurvey) -> list[Finding]:
-    """Everything that is not simply fine. A snapshot's damage comes first: it explains the rest."""
+def report_on_machines(survey: MachineSurvey) -> StoreReport:
+    """A snapshot's damage comes first: it explains the rest."""
     findings = [*_about_snapshots(survey), *_about_small_files(survey), *_about_names(survey)]
-    return findings + [_about_stretch(survey, stretch) for stretch in survey.judgement.stretches]
+    findings += [_about_stretch(survey, stretch) for stretch in survey.judgement.stretches]
+    return StoreReport(findings)
 
 
 def standing_of(survey: MachineSurvey) -> SnapshotStanding:
@@ -46,26 +47,26 @@ def standing_of(survey: MachineSurvey) -> SnapshotStanding:
 def _about_snapshots(survey: MachineSurvey) -> Iterator[Finding]:
     snapshots, standing = survey.snapshots, standing_of(survey)
     for scan in snapshots.snapshots:
-        row = decide_snapshot(scan.verdict, standing)
+        row = SNAPSHOT_TABLE.decide(scan.verdict, standing)
         if row.action is not Action.KEEP:
             what = scan.reason or f"{scan.verdict.value}: {MachineOddity.LEFTOVER.value}"
-            yield Finding(scan.path, scan.offset, row.action, what, row.why)
-    action, why = INDEX_ROWS[snapshots.index]
-    if action is not Action.KEEP:
+            yield _finding(scan.path, scan.offset, what, row)
+    row = INDEX_TABLE.decide(snapshots.index)
+    if row.action is not Action.KEEP:
         what = f"index.json {snapshots.index.value}"
         if snapshots.index_reason:
             what += f": {snapshots.index_reason}"
-        yield Finding(snapshots.directory / INDEX_NAME, None, action, what, why)
+        yield _finding(snapshots.directory / INDEX_NAME, None, what, row)
 
 
 def _about_small_files(survey: MachineSurvey) -> Iterator[Finding]:
-    for path, row, state in (
-        (survey.log / CURRENT_NAME, CURRENT_ROWS[survey.current_state], survey.current_state),
-        (survey.directory / FED_NAME, FED_ROWS[survey.fed_state], survey.fed_state),
+    for path, table, state in (
+        (survey.log / CURRENT_NAME, CURRENT_TABLE, survey.current_state),
+        (survey.directory / FED_NAME, FED_TABLE, survey.fed_state),
     ):
-        action, why = row
-        if action is not Action.KEEP:
-            yield Finding(path, None, action, f"{path.name} {state.value}", why)
+        row = table.decide(state)
+        if row.action is not Action.KEEP:
+            yield _finding(path, None, f"{path.name} {state.value}", row)
 
 
 def _about_names(survey: MachineSurvey) -> Iterator[Finding]:
@@ -78,20 +79,16 @@ def _about_names(survey: MachineSurvey) -> Iterator[Finding]:
         (MachineOddity.OLDER_MISSING, [survey.path_of(number) for number in survey.older_missing]),
     ):
         for path in paths:
-            yield _finding(path, None, oddity.value, ODDITY_ROWS[oddity])
+            yield _finding(path, None, oddity.value, ODDITY_TABLE.decide(oddity))
     if survey.has_no_beginning:
-        path = survey.path_of(survey.numbers[0])
-        oddity = MachineOddity.NO_BEGINNING
-        yield _finding(path, 0, oddity.value, ODDITY_ROWS[oddity])
+        oddity, path = MachineOddity.NO_BEGINNING, survey.path_of(survey.numbers[0])
+        yield _finding(path, 0, oddity.value, ODDITY_TABLE.decide(oddity))
 
 
 def _about_stretch(survey: MachineSurvey, stretch: BadStretch) -> Finding:
-    path = survey.path_of(segment_of(stretch.offset))
-    return _finding(
-        path, within_segment(stretch.offset), stretch.reason, STRETCH_ROWS[stretch.verdict]
-    )
+    path, row = survey.path_of(segment_of(stretch.offset)), STRETCH_TABLE.decide(stretch.verdict)
+    return _finding(path, within_segment(stretch.offset), stretch.reason, row)
 
 
-def _finding(path: PurePath, offset: int | None, what: str, decision: Decision) -> Finding:
-    action, why = decision
-    return Finding(path, offset, action, what, why)
+def _finding(path: PurePath, offset: int | None, what: str, row: Row) -> Finding:
+    return Finding(path, offset, row.action, what, row.why)

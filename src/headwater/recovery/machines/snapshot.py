@@ -7,7 +7,6 @@ of the files count, so it is believed as far as the files say the same.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from pathlib import PurePath
 from typing import Any, Final
 
@@ -34,24 +33,8 @@ from headwater.format.machines.snapshot import (
 )
 from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.model.machines.instance import Instance
+from headwater.recovery.machines.verdict import IndexState, SnapshotVerdict
 from headwater.store.pair import read_all
-
-
-class SnapshotVerdict(Enum):
-    WHOLE = "whole"
-    DAMAGED = "damaged"
-    MISSING = "missing"
-    """index.json names it, and it is not there."""
-    UNNAMED = "not named"
-    """index.json is sound and does not name it: unfinished work."""
-    NEWER = "newer"
-
-
-class IndexState(Enum):
-    ABSENT = "is not there"
-    LOST = "is not there, and snapshots are"
-    SOUND = "says what the snapshots say"
-    DAMAGED = "is damaged"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from pathlib import PurePath
 from typing import Final, TypeVar
 
@@ -40,6 +39,7 @@ from headwater.format.names import (
     WAL_DIRECTORY,
 )
 from headwater.recovery.machines.histories import history_faults
+from headwater.recovery.machines.judge import LogJudgement, judge_log
 from headwater.recovery.machines.segment import (
     MachineScan,
     MachineSegment,
@@ -50,7 +50,7 @@ from headwater.recovery.machines.snapshot import (
     SnapshotsScan,
     scan_machine_snapshots,
 )
-from headwater.recovery.machines.verdict import LogJudgement, judge_log
+from headwater.recovery.machines.verdict import SmallFile
 from headwater.store.pair import read_all
 from headwater.store.verify import VerifyFault
 
@@ -68,14 +68,6 @@ _OURS: Final = frozenset(
     }
 )
 _OURS_IN_LOG: Final = frozenset({CURRENT_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY, LOCK_NAME})
-
-
-class SmallFile(Enum):
-    """CURRENT and FED: one line each, that proves itself."""
-
-    ABSENT = "is not there"
-    SOUND = "is sound"
-    DAMAGED = "is damaged"
 
 
 @dataclass(slots=True)

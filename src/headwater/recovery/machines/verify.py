@@ -6,23 +6,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-from headwater.disk import Disk
 from headwater.format.machines.names import (
     FED_NAME,
-    MACHINES_DIRECTORY,
     segment_of,
     within_segment,
 )
 from headwater.format.names import CURRENT_NAME
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.machines.report import findings_of
+from headwater.recovery.machines.report import report_on_machines
 from headwater.recovery.machines.segment import MachineScan, Run
 from headwater.recovery.machines.survey import (
     MachineSurvey,
     complete_survey,
-    survey_machines,
 )
-from headwater.recovery.machines.table import MachineOddity
+from headwater.recovery.machines.verdict import MachineOddity
 from headwater.store.verify import FaultKind, VerifyFault
 
 _KINDS: Final = {
@@ -39,16 +36,11 @@ def machine_faults(survey: MachineSurvey, scans: Sequence[MachineScan]) -> list[
     """All faults: those of the survey, those of each segment, and whether they fit together."""
     complete_survey(survey, scans)
     return [
-        *(_as_fault(survey, finding) for finding in findings_of(survey)),
+        *(_as_fault(survey, finding) for finding in report_on_machines(survey).findings),
         *survey.faults,
         *(fault for scan in scans for fault in scan.faults),
         *_continues(survey),
     ]
-
-
-def machine_findings(disk: Disk, data: PurePath) -> list[Finding]:
-    """What a start would find of the machines in a data directory."""
-    return findings_of(survey_machines(disk, data / MACHINES_DIRECTORY, whole=False))
 
 
 def _as_fault(survey: MachineSurvey, finding: Finding) -> VerifyFault:

@@ -1,26 +1,22 @@
 """Inspect a log that another process may be writing to.
 
-An inspection takes time, and a writer does not wait for it: a group can be half written, a file
-rotated away between two reads. What is really there is there the second time as well, so a finding
-counts when two inspections in a row agree on it. Nothing is locked and nothing is written.
+A finding counts when two inspections in a row agree on it. Nothing is locked or written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import PurePath
-from typing import Final
 
 from headwater.core.errors import AccessError
 from headwater.disk import Disk
+from headwater.recovery.report import ATTEMPTS_MAX, agreed_report
 from headwater.recovery.topics.repair import inspect_wal
 from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.scan import CoveredFrames
 from headwater.recovery.topics.survey import ShardSurvey
 from headwater.recovery.topics.verdict import FileVerdict
 from headwater.store.segment import SegmentChangedError
-
-ATTEMPTS_MAX: Final = 4
 
 
 def inspect_until_stable(
@@ -30,19 +26,7 @@ def inspect_until_stable(
     deep: bool = False,
     covered: Mapping[PurePath, CoveredFrames] | None = None,
 ) -> WalReport:
-    report = _inspect(disk, wal_directory, deep, covered)
-    for _ in range(ATTEMPTS_MAX - 1):
-        if not report.findings:
-            return report
-        earlier = frozenset(report.findings)
-        report = _inspect(disk, wal_directory, deep, covered)
-        if earlier.issuperset(report.refusals):
-            break
-    else:
-        earlier = frozenset(report.findings)
-        report = _inspect(disk, wal_directory, deep, covered)
-    agreed = [finding for finding in report.findings if finding in earlier]
-    return WalReport(report.shards, agreed)
+    return agreed_report(lambda: _inspect(disk, wal_directory, deep, covered))
 
 
 def _inspect(

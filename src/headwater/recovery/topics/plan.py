@@ -14,21 +14,19 @@ from typing import ClassVar, Final
 from headwater.core.errors import InvariantError, RequestError
 from headwater.disk import Disk, replace_file, sync_names
 from headwater.format.current import Current, encode_current
-from headwater.format.names import CURRENT_NAME, QUARANTINE_DIRECTORY, REPAIRS_NAME
+from headwater.format.names import CURRENT_NAME, REPAIRS_NAME
 from headwater.format.repairs import Repairs, Skip, encode_repairs
-from headwater.recovery.finding import Action
 from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
-from headwater.recovery.topics.repair import quarantine
+from headwater.recovery.quarantine import keep_copy, move_to_quarantine
 from headwater.recovery.topics.report import report_on
 from headwater.recovery.topics.scan import END_OF_FILE
 from headwater.recovery.topics.survey import (
-    CurrentState,
     ShardSurvey,
     find_shard_directories,
     read_log_file,
     survey_shard,
 )
-from headwater.recovery.topics.verdict import FileScan, FileVerdict
+from headwater.recovery.topics.verdict import CurrentState, FileScan, FileVerdict
 
 SKIPS_MAX: Final = 100_000
 
@@ -58,9 +56,9 @@ def apply_repairs(disk: Disk, plan: LogRepairPlan) -> None:
     """Carry out a plan. The caller holds the directory lock. Can be repeated after a crash."""
     for step in plan.steps:
         if step.kind is StepKind.QUARANTINE:
-            _move_to_quarantine(disk, step.path)
+            move_to_quarantine(disk, step.path)
     for path in dict.fromkeys(step.path for step in plan.steps if step.kind is StepKind.SKIP):
-        quarantine(disk, path, f"{path.name}.damaged", bytes(read_log_file(disk, path)))
+        keep_copy(disk, path, f"{path.name}.damaged", bytes(read_log_file(disk, path)))
     if any(step.kind is StepKind.SKIP for step in plan.steps):
         replace_file(disk, plan.directory / REPAIRS_NAME, encode_repairs(plan.repairs))
     if any(step.kind is StepKind.POINT_CURRENT for step in plan.steps):
@@ -69,9 +67,7 @@ def apply_repairs(disk: Disk, plan: LogRepairPlan) -> None:
 
 def _plan_shard(disk: Disk, directory: PurePath) -> LogRepairPlan:
     survey = survey_shard(disk, directory)
-    for finding in report_on([survey]).refusals:
-        if finding.action is Action.REFUSE_NEWER:
-            raise finding.as_error()
+    report_on([survey]).raise_if_newer()
     strangers = [*survey.foreign, *_foreign_files(survey)]
     if survey.current_state is CurrentState.OF_ANOTHER_LOG:
         strangers.append(directory / CURRENT_NAME)
@@ -117,21 +113,6 @@ def _needs_skip(scan: FileScan, survey: ShardSurvey) -> bool:
     if scan.verdict is FileVerdict.DAMAGED:
         return True
     return scan.verdict in (FileVerdict.EMPTY, FileVerdict.TORN) and scan is not survey.last
-
-
-def _move_to_quarantine(disk: Disk, path: PurePath) -> None:
-    if not disk.exists(path):
-        return  # done before a crash
-    directory = path.parent / QUARANTINE_DIRECTORY
-    if not disk.is_directory(directory):
-        disk.make_directory(directory)
-        sync_names(disk, path.parent)
-    target = directory / path.name
-    if disk.exists(target):
-        raise RequestError(f"{target} is in the way; move it elsewhere first")
-    disk.rename(path, target)
-    sync_names(disk, directory)
-    sync_names(disk, path.parent)
 
 
 def _point_current(disk: Disk, plan: LogRepairPlan) -> None:

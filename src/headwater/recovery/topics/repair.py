@@ -8,7 +8,6 @@ log (I4).
 
 from __future__ import annotations
 
-import contextlib
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,8 +15,8 @@ from pathlib import PurePath
 
 from headwater.config.wal import WalSettings
 from headwater.core.units import MIB
-from headwater.disk import Disk, OpenMode, replace_file, sync_file, sync_names, write_all
-from headwater.format.names import QUARANTINE_DIRECTORY
+from headwater.disk import Disk, File, OpenMode, sync_file, sync_names, write_all
+from headwater.recovery.quarantine import keep_stretch
 from headwater.recovery.topics.report import WalReport, report_on
 from headwater.recovery.topics.scan import NOTHING_COVERED, CoveredFrames
 from headwater.recovery.topics.survey import (
@@ -28,6 +27,7 @@ from headwater.recovery.topics.survey import (
     survey_shard,
 )
 from headwater.recovery.topics.verdict import FileScan, FileVerdict
+from headwater.store.pair import with_file
 from headwater.wal.dialect import NO_ROOM
 from headwater.wal.position import LogPosition, OpenFile
 from headwater.wal.sharded import shard_directory
@@ -128,8 +128,8 @@ def _rewrite_and_sync(disk: Disk, scan: FileScan) -> None:
     clean and never wrote, and the next sync succeeds without them. So what no mark has witnessed
     is written once more.
     """
-    file = disk.open(scan.path, OpenMode.UPDATE)
-    try:
+
+    def work(file: File) -> None:
         unwitnessed = file.read(scan.witnessed, scan.end - scan.witnessed)
         try:
             if unwitnessed:
@@ -138,8 +138,8 @@ def _rewrite_and_sync(disk: Disk, scan: FileScan) -> None:
             if error.errno not in NO_ROOM:  # where overwriting needs room, reading must go on
                 raise
         sync_file(file)
-    finally:
-        file.close()
+
+    with_file(disk, scan.path, OpenMode.UPDATE, work)
 
 
 def cut_torn_tail(disk: Disk, scan: FileScan) -> None:
@@ -149,28 +149,14 @@ def cut_torn_tail(disk: Disk, scan: FileScan) -> None:
     whether the file was cut.
     """
     tail = bytes(read_log_file(disk, scan.path)[scan.end :]).rstrip(b"\0")
-    with contextlib.suppress(OSError):
-        # Unacknowledged bytes: keeping them is a courtesy a full disk may refuse.
-        quarantine(disk, scan.path, f"{scan.path.name}.{scan.end}.torn", tail)
-    file = disk.open(scan.path, OpenMode.UPDATE)
-    try:
+    keep_stretch(disk, scan.path, scan.end, tail, "torn")
+
+    def work(file: File) -> None:
         for at in range(0, len(tail), MIB):
             write_all(file, scan.end + at, [bytes(min(MIB, len(tail) - at))])
         sync_file(file)
-    finally:
-        file.close()
 
-
-def quarantine(disk: Disk, of: PurePath, name: str, contents: bytes) -> PurePath:
-    """Keep bytes that leave the log, under a name that says where they were."""
-    directory = of.parent / QUARANTINE_DIRECTORY
-    if not disk.is_directory(directory):
-        disk.make_directory(directory)
-        sync_names(disk, of.parent)
-    target = directory / name
-    if not disk.exists(target):  # after a crash in the middle, the first copy is the whole one
-        replace_file(disk, target, contents)
-    return target
+    with_file(disk, scan.path, OpenMode.UPDATE, work)
 
 
 def _position(shard: ShardSurvey | None, run: int, new_log_id: LogIdSource) -> LogPosition:

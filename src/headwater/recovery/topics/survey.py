@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from pathlib import PurePath
 from typing import Final
 
@@ -37,7 +36,7 @@ from headwater.recovery.topics.scan import (
     is_zero,
     scan_file,
 )
-from headwater.recovery.topics.verdict import FileScan, FileVerdict, MarkChain
+from headwater.recovery.topics.verdict import CurrentState, FileScan, FileVerdict, MarkChain
 
 _OWN_NAMES: Final = frozenset({CURRENT_NAME, REPAIRS_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY})
 _CHUNK_BYTES: Final = MIB
@@ -48,17 +47,6 @@ _HINTS: Final = {
     errno.ENOTDIR: "name a directory",
     errno.ENOENT: "check the path",
 }
-
-
-class CurrentState(Enum):
-    """What CURRENT says, compared with the files that are there."""
-
-    ABSENT = "absent"
-    UNREADABLE = "unreadable"
-    NAMES_LAST = "names the last file"
-    NAMES_EARLIER = "names an earlier file"
-    NAMES_MISSING = "names a file that is not there"
-    OF_ANOTHER_LOG = "belongs to another log"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,13 @@
-"""Decide: rows of (what the survey found -> what is done). A test proves one row for each case.
-
-Nothing here reads a disk, and nothing is decided anywhere else.
-"""
+"""Decide: what is done about each thing that a survey of the topics' log can find."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from headwater.recovery.decision_table import ANY, DecisionTable, Row
 from headwater.recovery.finding import Action
-from headwater.recovery.topics.survey import CurrentState
-from headwater.recovery.topics.verdict import FileVerdict
+from headwater.recovery.topics.verdict import CurrentState, FileVerdict, LogOddity
 
 
 class FilePosition(Enum):
@@ -19,71 +15,54 @@ class FilePosition(Enum):
     LAST = "the last file"
 
 
-class LogOddity(Enum):
-    """Things that may lie beside the log files."""
+_LAST: Final = FilePosition.LAST
+_EARLIER: Final = FilePosition.EARLIER
 
-    LEFTOVER = "made but never used"
-    UNTRIMMED = "older than CURRENT needs"
-    FOREIGN_NAME = "not a name this software gives"
-    OLDEST_MISSING = "the oldest file CURRENT needs is not there"
-    REPAIRS_UNREADABLE = "REPAIRS cannot be read"
-
-
-@dataclass(frozen=True, slots=True)
-class FileRow:
-    verdict: FileVerdict
-    positions: tuple[FilePosition, ...]
-    action: Action
-    why: str
-
-
-BOTH: Final = tuple(FilePosition)
-
-FILE_ROWS: Final = (
-    FileRow(FileVerdict.CLEAN, BOTH, Action.KEEP, "whole groups to the end"),
-    FileRow(
-        FileVerdict.EMPTY,
-        (FilePosition.LAST,),
-        Action.KEEP,
-        "made by a rotation, not yet written to",
-    ),
-    FileRow(
-        FileVerdict.EMPTY, (FilePosition.EARLIER,), Action.REFUSE_DAMAGED, "what it held is gone"
-    ),
-    FileRow(
-        FileVerdict.TORN,
-        (FilePosition.LAST,),
-        Action.CUT,
-        "an unfinished write that was never acknowledged",
-    ),
-    FileRow(
-        FileVerdict.TORN,
-        (FilePosition.EARLIER,),
-        Action.REFUSE_DAMAGED,
-        "it was synced before the next",
-    ),
-    FileRow(FileVerdict.DAMAGED, BOTH, Action.REFUSE_DAMAGED, "synced bytes are wrong or gone"),
-    FileRow(FileVerdict.FOREIGN, BOTH, Action.REFUSE_FOREIGN, "not written by this log"),
-    FileRow(FileVerdict.NEWER, BOTH, Action.REFUSE_NEWER, "written by a newer version"),
+FILE_TABLE: Final = DecisionTable(
+    (FileVerdict, FilePosition),
+    Row((FileVerdict.CLEAN, ANY), Action.KEEP, "whole groups to the end"),
+    Row((FileVerdict.EMPTY, _LAST), Action.KEEP, "made by a rotation, not yet written to"),
+    Row((FileVerdict.EMPTY, _EARLIER), Action.REFUSE_DAMAGED, "what it held is gone"),
+    Row((FileVerdict.TORN, _LAST), Action.CUT, "an unfinished write that was never acknowledged"),
+    Row((FileVerdict.TORN, _EARLIER), Action.REFUSE_DAMAGED, "it was synced before the next"),
+    Row((FileVerdict.DAMAGED, ANY), Action.REFUSE_DAMAGED, "synced bytes are wrong or gone"),
+    Row((FileVerdict.FOREIGN, ANY), Action.REFUSE_FOREIGN, "not written by this log"),
+    Row((FileVerdict.NEWER, ANY), Action.REFUSE_NEWER, "written by a newer version"),
 )
 
-CURRENT_ROWS: Final = {
-    CurrentState.NAMES_LAST: (Action.KEEP, "it agrees with the files"),
-    CurrentState.NAMES_EARLIER: (Action.REWRITE, "the files go further and their chain is whole"),
-    CurrentState.ABSENT: (Action.REWRITE, "the files show which is last"),
-    CurrentState.UNREADABLE: (Action.REWRITE, "the files show which is last"),
-    CurrentState.OF_ANOTHER_LOG: (Action.REFUSE_FOREIGN, "it would have the wrong files deleted"),
-    CurrentState.NAMES_MISSING: (Action.REFUSE_DAMAGED, "a file with acknowledged writes is gone"),
-}
+CURRENT_TABLE: Final = DecisionTable(
+    (CurrentState,),
+    Row(CurrentState.NAMES_LAST, Action.KEEP, "it agrees with the files"),
+    Row(
+        CurrentState.NAMES_EARLIER,
+        Action.REWRITE,
+        "the files go further and their chain is whole",
+    ),
+    Row(CurrentState.ABSENT, Action.REWRITE, "the files show which is last"),
+    Row(CurrentState.UNREADABLE, Action.REWRITE, "the files show which is last"),
+    Row(
+        CurrentState.OF_ANOTHER_LOG,
+        Action.REFUSE_FOREIGN,
+        "it would have the wrong files deleted",
+    ),
+    Row(
+        CurrentState.NAMES_MISSING,
+        Action.REFUSE_DAMAGED,
+        "a file with acknowledged writes is gone",
+    ),
+)
 
-ODDITY_ROWS: Final = {
-    LogOddity.LEFTOVER: (Action.REMOVE, "an unfinished rotation or replacement"),
-    LogOddity.UNTRIMMED: (Action.REMOVE, "an unfinished trim"),
-    LogOddity.FOREIGN_NAME: (Action.REFUSE_FOREIGN, "nothing else may live in the log's directory"),
-    LogOddity.OLDEST_MISSING: (Action.REFUSE_DAMAGED, "a file that was not trimmed is gone"),
-    LogOddity.REPAIRS_UNREADABLE: (Action.NOTE, "damage it covered, if any, shows again"),
-}
+ODDITY_TABLE: Final = DecisionTable(
+    (LogOddity,),
+    Row(LogOddity.LEFTOVER, Action.REMOVE, "an unfinished rotation or replacement"),
+    Row(LogOddity.UNTRIMMED, Action.REMOVE, "an unfinished trim"),
+    Row(
+        LogOddity.FOREIGN_NAME,
+        Action.REFUSE_FOREIGN,
+        "nothing else may live in the log's directory",
+    ),
+    Row(LogOddity.OLDEST_MISSING, Action.REFUSE_DAMAGED, "a file that was not trimmed is gone"),
+    Row(LogOddity.REPAIRS_UNREADABLE, Action.NOTE, "damage it covered, if any, shows again"),
+)
 
-
-def decide_file(position: FilePosition, verdict: FileVerdict) -> FileRow:
-    return next(row for row in FILE_ROWS if row.verdict is verdict and position in row.positions)
+TABLES: Final = {"file": FILE_TABLE, "CURRENT": CURRENT_TABLE, "oddity": ODDITY_TABLE}

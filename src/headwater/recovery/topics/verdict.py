@@ -1,4 +1,4 @@
-"""What the scan of one log file can end with, and what it found on the way."""
+"""What a survey of the topics' log can end with, and what the scan of a file finds on the way."""
 
 from __future__ import annotations
 
@@ -21,6 +21,27 @@ class FileVerdict(Enum):
     """Not written by this log."""
     NEWER = "newer"
     """Whole, but of a format this software does not know."""
+
+
+class CurrentState(Enum):
+    """What CURRENT says, compared with the files that are there."""
+
+    ABSENT = "is not there"
+    UNREADABLE = "is damaged"
+    NAMES_LAST = "names the last file"
+    NAMES_EARLIER = "names an earlier file"
+    NAMES_MISSING = "names a file that is not there"
+    OF_ANOTHER_LOG = "belongs to another log"
+
+
+class LogOddity(Enum):
+    """Things that may lie beside the log files."""
+
+    LEFTOVER = "made but never used"
+    UNTRIMMED = "older than CURRENT needs"
+    FOREIGN_NAME = "not a name this software gives"
+    OLDEST_MISSING = "the oldest file CURRENT needs is not there"
+    REPAIRS_UNREADABLE = "REPAIRS cannot be read"
 
 
 @dataclass(slots=True)

@@ -1,10 +1,13 @@
-"""Which handler answers which API, the scope it needs, and the error without that scope."""
+"""Which handler answers which API, the scope it needs, and the error without that scope.
+
+Above all handlers and below connections, which hand each request to `handle`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from headwater.core.errors import HeadwaterError
 from headwater.server.access.keys import Scope
 from headwater.server.kafka import (
     cluster,
@@ -17,14 +20,13 @@ from headwater.server.kafka import (
     sasl,
     topics,
 )
+from headwater.server.kafka.call import Call
+from headwater.server.kafka.endpoint import KafkaEndpoint
+from headwater.server.kafka.failures import code_of
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 
-if TYPE_CHECKING:
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
-
-Handler = Callable[["KafkaEndpoint", "Call"], None]
+Handler = Callable[[KafkaEndpoint, Call], None]
 
 _TOPIC: Final = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _GROUP: Final = ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -87,3 +89,37 @@ OF_GROUPS: Final = frozenset(
     }
 )
 """What a coordinator answers: where it cannot read its log, it is not available."""
+
+
+def handle(endpoint: KafkaEndpoint, call: Call) -> None:
+    """Check the principal, let the handler begin. Never raises."""
+    endpoint.counters.requests[call.api] += 1
+    handled = HANDLED[call.api]
+    principal = call.connection.principal
+    try:
+        if call.unsupported:
+            _refuse_version(endpoint, call)
+        elif principal is None and not handled.is_open:
+            endpoint.hung_up(call.connection, f"{call.api.name} before signing in")
+            call.answer_nothing()
+            call.connection.drain()
+        elif principal is not None and handled.scope.value & ~principal.scopes.value:
+            call.refuse(handled.denied, f"{principal.name} may not do this")
+        elif endpoint.store.unavailable is not None and call.api in OF_GROUPS:
+            # Clients ask again for their coordinator, and go on when it is back.
+            call.refuse(
+                ErrorCode.COORDINATOR_NOT_AVAILABLE, str(endpoint.store.unavailable.error())
+            )
+        else:
+            handled.handle(endpoint, call)
+    except HeadwaterError as error:
+        call.refuse(code_of(error), str(error))
+    except Exception as error:
+        endpoint.broken(call, error)
+
+
+def _refuse_version(endpoint: KafkaEndpoint, call: Call) -> None:
+    if call.api is ApiKey.API_VERSIONS:
+        HANDLED[call.api].handle(endpoint, call)
+    else:
+        call.refuse(ErrorCode.UNSUPPORTED_VERSION)

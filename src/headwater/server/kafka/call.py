@@ -3,20 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from headwater.engine.pending import Pending
 from headwater.server.kafka.refusals import refusal
+from headwater.server.kafka.users import Principal, SignIn
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.encoding import Chunk
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import response_frame
 
-if TYPE_CHECKING:
-    from headwater.server.kafka.connection import KafkaConnection
-    from headwater.server.kafka.users import Principal
-
 R = TypeVar("R")
+
+
+class Caller(Protocol):
+    """What a call, and the handler that answers it, need of the connection it came on."""
+
+    principal: Principal | None
+    """On whose behalf it speaks; None before it signed in."""
+    sign_in: SignIn | None
+    peer: str
+
+    @property
+    def address(self) -> tuple[str, int]: ...
+
+    @property
+    def is_gone(self) -> bool: ...
+
+    def signed_in(self, principal: Principal) -> None: ...
+
+    def answer_ready(self) -> None:
+        """A call has its answer, or needs none."""
+
+    def failed(self, call: Call, error: Exception) -> None:
+        """A call went wrong for a reason that was not foreseen: log it and refuse the call."""
+
+    def dropped(self, reason: str) -> None:
+        """Something of a produce was not stored, and its sender wants no answer."""
+
+    def drain(self) -> None: ...
 
 
 class Call:
@@ -37,7 +62,7 @@ class Call:
 
     def __init__(
         self,
-        connection: KafkaConnection,
+        connection: Caller,
         api: ApiKey,
         version: int,
         correlation_id: int,
@@ -91,7 +116,7 @@ class Call:
             self.connection.drain()
         else:
             self._gave_up = True
-            self.connection.endpoint.broken(self, error)
+            self.connection.failed(self, error)
 
     def answer_nothing(self) -> None:
         """The client wants no answer; its position in the order is free."""
@@ -103,7 +128,7 @@ class Call:
         """Everything requested gets this error; a client that wants no answer is disconnected."""
         if self.api is ApiKey.PRODUCE and self.values["acks"] == 0:
             self.answer_nothing()
-            self.connection.endpoint.dropped(self.connection, code.name)
+            self.connection.dropped(code.name)
             return
         answer = refusal(self.api, self.values, code, message)
         if throttle_ms:

@@ -13,14 +13,16 @@ client does not take its answers. Deadlines run from when something began.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.server.access.keys import Scope
 from headwater.server.access.quotas import KAFKA_USER
 from headwater.server.connection import Awaits, Connection
+from headwater.server.kafka.api_handlers import handle
 from headwater.server.kafka.call import Call
-from headwater.server.kafka.plain_produce import begin_plain
-from headwater.server.kafka.users import Principal
+from headwater.server.kafka.endpoint import KafkaEndpoint
+from headwater.server.kafka.plain_produce import PlainCall, begin_plain
+from headwater.server.kafka.users import Principal, SignIn
 from headwater.wire.kafka.apis import ADVERTISED, ApiKey, is_supported, known_api
 from headwater.wire.kafka.codec import decode_request
 from headwater.wire.kafka.encoding import Chunk
@@ -28,10 +30,6 @@ from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.framing import FrameReader
 from headwater.wire.kafka.headers import RequestHeader, read_request_header, request_kind
 from headwater.wire.kafka.plain import read_plain
-
-if TYPE_CHECKING:
-    from headwater.server.kafka.endpoint import KafkaEndpoint
-    from headwater.server.kafka.sasl import SignIn
 
 JOINED_BYTES_MAX: Final = 64 * 1024
 """Answers up to this length are joined; longer ones are handed over piece by piece."""
@@ -164,7 +162,9 @@ class KafkaConnection(Connection):
         # The CRC of a client that has not signed in is not worth checking.
         plain = None if self.principal is None else read_plain(frame)
         if plain is not None:
-            begin_plain(self.endpoint, self, plain)
+            produce = PlainCall(self.endpoint, self, plain)
+            self.expect(produce)
+            begin_plain(self.endpoint, produce, self.writer)
             return
         try:
             header = read_request_header(frame)
@@ -173,7 +173,7 @@ class KafkaConnection(Connection):
             self._hang_up(error)
             return
         self.expect(call)
-        self.endpoint.handle(call)
+        handle(self.endpoint, call)
 
     def _call(self, header: RequestHeader, frame: memoryview) -> Call:
         api, version = known_api(header.api_key), header.api_version
@@ -239,6 +239,12 @@ class KafkaConnection(Connection):
             self.transport.write(b"".join(chunks))
         else:
             self.transport.writelines(chunks)
+
+    def failed(self, call: Call, error: Exception) -> None:
+        self.endpoint.broken(call, error)
+
+    def dropped(self, reason: str) -> None:
+        self.endpoint.dropped(self, reason)
 
     def _hurry(self) -> None:
         """What waits for updates is answered now."""

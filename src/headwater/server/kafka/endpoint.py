@@ -1,4 +1,4 @@
-"""The open Kafka port: connections, admission, dispatch. Lives on the loop."""
+"""What all connections and handlers of the open Kafka port share. Lives on the loop."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from headwater.engine.pressure import PressureControl
 from headwater.observe.logs import Logger
 from headwater.server.connection import Awaits, Connections, Room
 from headwater.server.failures import unforeseen
-from headwater.server.kafka.api_handlers import HANDLED, OF_GROUPS
-from headwater.server.kafka.call import Call
-from headwater.server.kafka.connection import KafkaConnection
+from headwater.server.kafka.call import Call, Caller
 from headwater.server.kafka.failures import code_of
 from headwater.server.kafka.users import ANYONE, Users
 from headwater.wire.kafka.apis import ApiKey
@@ -100,17 +98,14 @@ class KafkaEndpoint:
 
     # -- connections
 
-    def connect(self) -> KafkaConnection:
-        return KafkaConnection(self)
-
-    def hung_up(self, connection: KafkaConnection, reason: str) -> None:
+    def hung_up(self, connection: Caller, reason: str) -> None:
         """A log line that says why a client was disconnected."""
         self.counters.hang_ups += 1
         self._logged += 1
         if self._logged <= HANG_UPS_LOGGED_MAX:
             self.log.warning("a Kafka client was disconnected", peer=connection.peer, reason=reason)
 
-    def dropped(self, connection: KafkaConnection, reason: str) -> None:
+    def dropped(self, connection: Caller, reason: str) -> None:
         """Something of a produce was not stored, and its sender wants no answer.
 
         It must not get one, or would take it for that to something else. Like Kafka we hang up,
@@ -127,7 +122,7 @@ class KafkaEndpoint:
         self.connections.check_deadlines()
         self.coordinator.tick(self.now_us())
 
-    def advertised(self, connection: KafkaConnection) -> tuple[str, int]:
+    def advertised(self, connection: Caller) -> tuple[str, int]:
         """The address that clients get: as configured, or where this one connected."""
         failure = self.settings.kafka_advertised
         if failure is None:
@@ -136,38 +131,6 @@ class KafkaEndpoint:
         return host.strip("[]"), int(port)
 
     # -- requests
-
-    def handle(self, call: Call) -> None:
-        """Check the principal, let the handler begin. Never raises."""
-        self.counters.requests[call.api] += 1
-        handled = HANDLED[call.api]
-        principal = call.connection.principal
-        try:
-            if call.unsupported:
-                self._refuse_version(call)
-            elif principal is None and not handled.is_open:
-                self.hung_up(call.connection, f"{call.api.name} before signing in")
-                call.answer_nothing()
-                call.connection.drain()
-            elif principal is not None and handled.scope.value & ~principal.scopes.value:
-                call.refuse(handled.denied, f"{principal.name} may not do this")
-            elif self.store.unavailable is not None and call.api in OF_GROUPS:
-                # Clients ask again for their coordinator, and go on when it is back.
-                call.refuse(
-                    ErrorCode.COORDINATOR_NOT_AVAILABLE, str(self.store.unavailable.error())
-                )
-            else:
-                handled.handle(self, call)
-        except HeadwaterError as error:
-            call.refuse(code_of(error), str(error))
-        except Exception as error:
-            self.broken(call, error)
-
-    def _refuse_version(self, call: Call) -> None:
-        if call.api is ApiKey.API_VERSIONS:
-            HANDLED[call.api].handle(self, call)
-        else:
-            call.refuse(ErrorCode.UNSUPPORTED_VERSION)
 
     def broken(self, call: Call, error: BaseException) -> None:
         failure = unforeseen(

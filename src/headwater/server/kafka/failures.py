@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from headwater.core.errors import (
     BatchTooLargeError,
@@ -33,10 +33,12 @@ from headwater.engine.kafka.errors import (
     TopicNameError,
     TopicPolicyError,
 )
-from headwater.engine.kafka.joined_store import JoinedStore
 from headwater.format.kafka.batch import BatchError, CodecError, CrcError, MagicError
 from headwater.model.kafka_group import Refusal
 from headwater.wire.kafka.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from headwater.engine.kafka.joined_store import JoinedStore
 
 
 class KafkaRequestError(RequestError):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import PurePath
@@ -60,6 +61,7 @@ class KafkaListener:
         self.unavailable: UnavailableKafka | None = None
         """Instead of the store, when it could not be opened."""
         self.endpoint: KafkaEndpoint | None = None
+        self._make_connection: Callable[[KafkaEndpoint], asyncio.Protocol]
 
     @property
     def port(self) -> int | None:
@@ -94,7 +96,7 @@ class KafkaListener:
 
     def _connect(self) -> asyncio.Protocol:
         assert self.endpoint is not None, "connected before it was open"
-        return self.endpoint.connect()
+        return self._make_connection(self.endpoint)
 
     async def open(
         self, database: AsyncDatabase, room: Room, shares: Shares, intake: Intake
@@ -107,6 +109,7 @@ class KafkaListener:
         from headwater.engine.kafka.joined_store import JoinedStore
         from headwater.engine.kafka.store import KafkaStore
         from headwater.engine.kafka.unavailable import UnavailableKafka
+        from headwater.server.kafka.connection import KafkaConnection
         from headwater.server.kafka.endpoint import KafkaEndpoint
 
         loop, engine = asyncio.get_running_loop(), database.engine
@@ -145,6 +148,7 @@ class KafkaListener:
             shares,
             intake,
         )
+        self._make_connection = KafkaConnection
         if self._server is not None:
             await self._server.start_serving()
 

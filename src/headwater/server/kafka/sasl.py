@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from headwater.server.kafka.scram import ScramError, ScramExchange
-from headwater.server.kafka.users import Principal, Users
+from headwater.server.kafka.users import Principal, SignIn, Users
 from headwater.wire.http_errors import HttpError
 from headwater.wire.kafka.error_codes import ErrorCode
 
@@ -20,15 +20,6 @@ _WRONG: Final = "the name or the password is wrong"
 
 class SignInError(Exception):
     """Refused; the message is what the client may know."""
-
-
-class SignIn(Protocol):
-    """One exchange. `principal` is set when it ended well."""
-
-    principal: Principal | None
-
-    def step(self, message: bytes) -> bytes:
-        """What to answer."""
 
 
 class PlainSignIn:

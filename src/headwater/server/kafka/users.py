@@ -7,7 +7,7 @@ import hmac
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from headwater.core.errors import RequestError
 from headwater.server.access.keys import EVERYTHING, Scope, parse_scopes
@@ -30,6 +30,15 @@ class Principal:
 
 ANYONE: Final = Principal("anyone", FIRST_ORGANISATION, EVERYTHING)
 """Where there are neither users nor keys: every client that connects may do everything."""
+
+
+class SignIn(Protocol):
+    """One exchange. `principal` is set when it ended well."""
+
+    principal: Principal | None
+
+    def step(self, message: bytes) -> bytes:
+        """What to answer."""
 
 
 @dataclass(frozen=True, slots=True)
