@@ -11,7 +11,6 @@ import headwater
 from headwater.core.errors import DiskFullError, OverloadedError
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.kafka.partition import KafkaPartition
-from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.partition import Produced
 from headwater.engine.pending import Pending
 from headwater.engine.pressure import PressureControl
@@ -175,7 +174,7 @@ def test_whatever_the_store_says_is_told_alike(
         raise error
 
     with monkeypatch.context() as broken:
-        broken.setattr(KafkaStore, "append", fail)
+        broken.setattr(KafkaPartition, "append", fail)
         answer = ask(speaker, name, batch_of("a"))
     row = answer["responses"][0]["partition_responses"][0]
     assert (row["error_code"], row["base_offset"]) == (code, -1)

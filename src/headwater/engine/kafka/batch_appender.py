@@ -72,7 +72,8 @@ class BatchAppender:
         durability: Durability,
         header: BatchHeader | None = None,
     ) -> Pending[Produced]:
-        """Start a write of a batch that was checked. The answer may be there already."""
+        """Start a write of a batch that `check_batch` checked; its header need not be read again
+        if given. The answer may be there already."""
         core, topic = self._core, partition.topic
         if topic.dropped:
             raise TopicNotFoundError(f"topic {topic.name!r} is gone")
