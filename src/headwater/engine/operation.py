@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, TypeVar
 from headwater.core.clock import Doorbell
 from headwater.core.driver import LATER, drive
 from headwater.core.errors import ClosedError
+from headwater.engine.partition import Partition
 from headwater.engine.pending import Pending, wait_for
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.topic import Topic
 
 T = TypeVar("T")
 
@@ -40,10 +40,10 @@ class Answered(NamedTuple):
 
 
 class Woken(NamedTuple):
-    """Wait until the topic has something new, or the time is up. `ready` is called as the owner,
+    """Wait until the partition has something new, or the time is up. `ready` is called as the owner,
     before waiting: true means there is no need to."""
 
-    topic: Topic
+    topic: Partition
     until_us: int | None
     ready: Callable[[], bool]
 

@@ -15,7 +15,7 @@ from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.engine.async_database import AsyncDatabase
 from headwater.engine.engine import Engine
-from headwater.engine.topics.protocols import TopicSpace
+from headwater.engine.topics.protocols import PartitionSpace
 from headwater.observe.logs import Logger
 from headwater.server.access.keys import ORGANISATION_DEFAULT, ApiKey, KeyRing, Scope
 from headwater.server.access.quotas import Quotas
@@ -36,11 +36,11 @@ from headwater.server.machines.webhooks import Webhooks
 from headwater.server.streams.delivery import Delivery
 from headwater.server.streams.job_pusher import JobPusher
 from headwater.server.streams.watch_sessions import WatchSessions
-from headwater.server.topic_spaces import Spaces, refuse_while_away
+from headwater.server.topic_spaces import kafka_partitions, refuse_while_away
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.partition_space import PartitionSpace
+    from headwater.engine.kafka.kafka_partitions import KafkaPartitions
     from headwater.server.kafka.listener import KafkaListener
     from headwater.server.rcpx.listener import RcpxListener
 
@@ -67,7 +67,6 @@ class App:
         self.draining = False
         self.now_us = clock.monotonic_us
         self.started_us = self.now_us()
-        self.spaces = Spaces()
         self.kafka: KafkaListener | None = None
         """The listener for Kafka clients, once it is open, with the store behind it."""
         self.transition_cache = TransitionCache()
@@ -99,17 +98,17 @@ class App:
     def engine(self) -> Engine:
         return self._engine or self.ready_database.engine
 
-    def space(self, name: str, key: ApiKey | None) -> TopicSpace:
+    def space(self, name: str, key: ApiKey | None) -> PartitionSpace:
         """Whose topics this name is about."""
         return self.kafkas(name, key) or self.engine
 
-    def kafkas(self, name: str, key: ApiKey | None) -> PartitionSpace | None:
+    def kafkas(self, name: str, key: ApiKey | None) -> KafkaPartitions | None:
         """The partitions of the key's organisation, where the name is about Kafka's topics."""
         organisation = ORGANISATION_DEFAULT if key is None else key.organisation
         if self.kafka is not None and self.kafka.unavailable is not None:
             refuse_while_away(self.engine, self.kafka.unavailable, name, organisation)
         store = None if self.kafka is None else self.kafka.store
-        return self.spaces.of(self.engine, store, name, organisation)
+        return kafka_partitions(self.engine, store, name, organisation)
 
     @property
     def maintenance_error(self) -> Exception | None:

@@ -55,7 +55,7 @@ def requeue_operation(
     for origin in {letter.origin for letter in letters.values()}:
         queue: Topic | None = yield AsOwner(partial(engine.find, origin))
         if queue is not None:
-            yield from ensure_loaded(engine, queue)
+            yield from ensure_loaded(queue)
     errors: list[HeadwaterError] = []
     # All are on their way before the first is waited for: they share a commit.
     writes: dict[int, Write] = yield AsOwner(partial(_send, engine, topic, letters, errors))

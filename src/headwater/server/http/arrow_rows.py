@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy
 
+from headwater.engine.partition import ReadFilter, ReadPlan
 from headwater.engine.topics.operations import Take, Taken
-from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan
 from headwater.wire.arrow import ARROW_MEDIA_TYPE, arrow_stream, frames_to_arrow
 
 __all__ = ["ARROW_MEDIA_TYPE", "arrow_stream", "take_arrow"]
@@ -16,8 +16,8 @@ __all__ = ["ARROW_MEDIA_TYPE", "arrow_stream", "take_arrow"]
 def take_arrow(topic: str, to_seq: int) -> Take[list[Any]]:
     """Take whole batches, one for each stretch of frames that lie together, up to a seq."""
 
-    def take(reader: Reader, plan: ReadPlan, _keep: ReadFilter) -> Taken[list[Any]]:
-        runs, findings = reader.runs(plan)
+    def take(plan: ReadPlan, _keep: ReadFilter) -> Taken[list[Any]]:
+        runs, findings = plan.runs()
         batches = []
         for run in runs:
             batch = frames_to_arrow(topic, run.buffer, run.offsets, in_segment=run.in_segment)

@@ -19,7 +19,7 @@ from headwater.engine.routers.operations import caught_up_operation
 from headwater.engine.topics.operations import (
     ReadResult,
     diff_request,
-    loaded_topic,
+    loaded_partition,
     long_poll_operation,
     read_as_operation,
 )
@@ -124,7 +124,7 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
     to_seq = number(exchange, "to_seq", limits.INTEGER_MAX, 0, limits.INTEGER_MAX)
     most = number(exchange, "limit", ARROW_ROWS_DEFAULT, 1, ARROW_ROWS_MAX)
     space = app.space(exchange.parameters[0], exchange.head.key)
-    topic = await database.drive(loaded_topic(space, exchange.parameters[0]))
+    topic = await database.drive(loaded_partition(space, exchange.parameters[0]))
     take = take_arrow(topic.name, to_seq)
     batches: list[Any] = []
     rows, size, cursor, tombstone, caught_up = 0, 0, from_seq, None, False
@@ -148,7 +148,7 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
         {
             "content-type": ARROW_MEDIA_TYPE,
             "x-next-from-seq": str(min(cursor, to_seq)),
-            "x-epoch": str(topic.log.epoch),
+            "x-epoch": str(topic.epoch),
             "x-caught-up": "true" if caught_up else "false",
             "x-tombstone": "" if tombstone is None else encode_tombstone(tombstone).decode(),
         },

@@ -11,6 +11,7 @@ import msgspec
 from headwater.config.topic import TopicType, check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
+from headwater.engine.partition import Partition
 from headwater.engine.queues.claims import Queues
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.creation import create_operation
@@ -19,7 +20,7 @@ from headwater.model.priority import base_priority
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
-from headwater.server.topic_spaces import refuse_partitions, space_of
+from headwater.server.topic_spaces import refuse_partitions
 from headwater.wire.requests import DeleteRequest, decode_request
 
 if TYPE_CHECKING:
@@ -83,14 +84,14 @@ def require_named(app: App, key: ApiKey, settings: Mapping[str, Any] | None) -> 
             kafkas.refuse_taken(name)
 
 
-def describe(app: App, topic: Topic) -> dict[str, Any]:
+def describe(app: App, topic: Partition) -> dict[str, Any]:
     """A topic as GET shows it."""
-    state: dict[str, Any] = msgspec.structs.asdict(space_of(app.engine, topic).state(topic))
-    settings = topic.log.settings
+    state: dict[str, Any] = msgspec.structs.asdict(topic.state())
+    settings = topic.settings
     state["effective_priority"] = base_priority(
-        settings.priority, settings.auto_priority, topic.log.last_read_ts, app.clock.wall_ms()
+        settings.priority, settings.auto_priority, topic.last_read_ts, app.clock.wall_ms()
     )
-    if settings.type is TopicType.QUEUE:
+    if isinstance(topic, Topic) and settings.type is TopicType.QUEUE:
         stats = Queues(app.engine).glance(topic)
         state["queue"] = stats._asdict()
         if stats.blocked and topic.queue is not None:
@@ -121,7 +122,7 @@ async def put_topic(app: App, exchange: Exchange) -> None:
 def get_topic(app: App, exchange: Exchange) -> None:
     topic = app.space(exchange.parameters[0], exchange.head.key).topic(exchange.parameters[0])
     if flag(exchange, "touch", True):
-        topic.log.last_read_ts = app.clock.wall_ms()
+        topic.touch(app.clock.wall_ms())
     answer(exchange, 200, describe(app, topic))
 
 
@@ -132,18 +133,14 @@ def list_topics(app: App, exchange: Exchange) -> None:
     contains, kind = query.get("contains", ""), query.get("type")
     if kind is not None and kind not in _TYPES:
         raise InvalidRequestError("type is log or queue")
-    page: list[Topic] = []
+    page: list[Partition] = []
     next_cursor: str | None = None
     space = app.space(prefix, key) if prefix.startswith(limits.PARTITION_PREFIX) else app.engine
     is_name = limits.PARTITION_NAME_PATTERN if space is not app.engine else limits.NAME_PATTERN
-    listed = space.topics.list(prefix, list_cursor(exchange, is_name, prefix))
+    listed = space.listed(prefix, list_cursor(exchange, is_name, prefix))
     for scanned, topic in enumerate(listed, start=1):
         name = topic.name
-        if (
-            contains in name
-            and key.may_name(name)
-            and kind in (None, topic.log.settings.type.value)
-        ):
+        if contains in name and key.may_name(name) and kind in (None, topic.settings.type.value):
             if len(page) == size:
                 next_cursor = page[-1].name
                 break
@@ -153,7 +150,7 @@ def list_topics(app: App, exchange: Exchange) -> None:
             break
     if flag(exchange, "touch", False):
         for topic in page:
-            topic.log.last_read_ts = app.clock.wall_ms()
+            topic.touch(app.clock.wall_ms())
     body: dict[str, Any] = {"topics": [describe(app, topic) for topic in page]}
     if next_cursor is not None:
         body["next_cursor"] = next_cursor

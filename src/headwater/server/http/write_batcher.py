@@ -278,8 +278,5 @@ def _is_single(request: WriteRequest) -> bool:
 def _takes_groups(topic: Topic) -> bool:
     """One that is there for good, and does not check each write for room."""
     return (
-        topic.loaded
-        and not topic.is_partition
-        and topic.creation is None
-        and topic.log.settings.discard is not Discard.REJECT
+        topic.loaded and topic.creation is None and topic.log.settings.discard is not Discard.REJECT
     )

@@ -52,7 +52,7 @@ def open_work(app: App, exchange: Exchange) -> None:
 
 
 async def _open_later(app: App, exchange: Exchange, topic: Topic, node: str) -> None:
-    await app.ready_database.drive(ensure_loaded(app.engine, topic))
+    await app.ready_database.drive(ensure_loaded(topic))
     _open(app, exchange, topic, node)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import InvalidRequestError
 from headwater.core.limits import WATCH_TOPICS_MAX
+from headwater.engine.partition import Partition
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import diff_request
 from headwater.model.match import TagMatcher, parse_match
@@ -58,8 +59,8 @@ class Watch:
         )
 
 
-def is_never_synced(topic: Topic) -> bool:
-    return not topic.log.settings.durability.is_logged
+def is_never_synced(topic: Partition) -> bool:
+    return not topic.settings.durability.is_logged
 
 
 class WatchSessions:
@@ -142,8 +143,8 @@ class WatchSessions:
         watch.expires_us = self._app.now_us() + self._app.settings.session_ttl_ms * 1_000
 
 
-def _begin(watch: Watch, topic: Topic, start_at: WatchTopic) -> None:
-    seq = topic.log.visible_seq if start_at.tail else start_at.from_seq or 0
+def _begin(watch: Watch, topic: Partition, start_at: WatchTopic) -> None:
+    seq = topic.visible_seq if start_at.tail else start_at.from_seq or 0
     watch.start[topic.name] = (topic.topic_id, seq)
 
 
@@ -153,8 +154,7 @@ def open_watch(app: App, exchange: Exchange) -> None:
     watch = app.sessions.open(request, app.key_of(exchange), lenient=lenient)
     topics = {}
     for name, (_, cursor) in watch.start.items():
-        space = app.space(name, watch.key)
-        state = space.state(space.topic(name))
+        state = app.space(name, watch.key).topic(name).state()
         topics[name] = {
             "from_seq": cursor,
             "head_seq": state.head_seq,
