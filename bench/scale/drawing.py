@@ -1,7 +1,7 @@
 """Lines over logarithmic axes as SVG, drawn with nothing but text: the pack has no matplotlib.
 
 A picture is a grid of panels: a row for each kind of cell, a column for each value of what the
-panels differ in. All panels of a row share their y axis. Its foot says how the figures were made.
+panels differ in. Each panel has a y axis of its own. Its foot says how the figures were made.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ PANEL_WIDTH: Final = 230
 PANEL_HEIGHT: Final = 170
 LEFT: Final = 64
 TOP: Final = 56
-GAP: Final = 26
+GAP: Final = 66
 ROW_GAP: Final = 62
 LEGEND_WIDTH: Final = 210
 LINE_HEIGHT: Final = 13
@@ -167,35 +167,38 @@ def _row(
     picture: Picture, panels: Sequence[Panel], top: int, colours: Mapping[str, str]
 ) -> Iterator[str]:
     points = [point for panel in panels for line in panel.lines.values() for point in line]
-    ys = [y for _, y in points if y > 0] or [1.0]
     across = Axis(sorted({x for x, _ in points}), LEFT, PANEL_WIDTH, is_log=True)
-    low = 10 ** math.floor(math.log10(min(ys))) if picture.y_is_log else 0.0
-    up = Axis([low, max(ys) * 1.08], top + PANEL_HEIGHT, -PANEL_HEIGHT, is_log=picture.y_is_log)
     for number, panel in enumerate(panels):
-        shift = number * (PANEL_WIDTH + GAP)
-        yield f'<g transform="translate({shift} 0)">'
-        yield _text(LEFT, top - 4, panel.title)
-        for tick in up.ticks():
-            y = up.at(tick)
-            yield f'<path d="M{LEFT} {y:.1f}h{PANEL_WIDTH}" stroke="{PALE}"/>'
-            if number == 0:
-                yield _text(LEFT - 4, y + 3, f"{tick:,.6g}", anchor="end")
-        for x in across.values:
-            yield _text(across.at(x), top + PANEL_HEIGHT + 13, f"{x:,.0f}", anchor="middle")
-        middle = LEFT + PANEL_WIDTH / 2
-        yield _text(middle, top + PANEL_HEIGHT + 27, picture.x, anchor="middle")
+        yield f'<g transform="translate({number * (PANEL_WIDTH + GAP)} 0)">'
+        yield from _frame(picture, panel, top, across)
+        up = _y_axis(picture, panel, top)
         for side, line in panel.lines.items():
-            way = " ".join(f"{across.at(x):.1f},{up.at(y):.1f}" for x, y in line if y > 0)
-            yield (
-                f'<polyline points="{way}" fill="none" stroke="{colours[side]}" stroke-width="2"/>'
-            )
-            for x, y in line:
-                if y > 0:
-                    yield (
-                        f'<circle cx="{across.at(x):.1f}" cy="{up.at(y):.1f}" r="2.6" '
-                        f'fill="{colours[side]}"/>'
-                    )
+            there = [(across.at(x), up.at(y)) for x, y in line if y > 0]
+            way = " ".join(f"{x:.1f},{y:.1f}" for x, y in there)
+            style = f'fill="none" stroke="{colours[side]}" stroke-width="2"'
+            yield f'<polyline points="{way}" {style}/>'
+            for x, y in there:
+                yield f'<circle cx="{x:.1f}" cy="{y:.1f}" r="2.6" fill="{colours[side]}"/>'
         yield "</g>"
+
+
+def _y_axis(picture: Picture, panel: Panel, top: int) -> Axis:
+    ys = [y for line in panel.lines.values() for _, y in line if y > 0] or [1.0]
+    low = 10 ** math.floor(math.log10(min(ys))) if picture.y_is_log else 0.0
+    return Axis([low, max(ys) * 1.08], top + PANEL_HEIGHT, -PANEL_HEIGHT, is_log=picture.y_is_log)
+
+
+def _frame(picture: Picture, panel: Panel, top: int, across: Axis) -> Iterator[str]:
+    up, foot = _y_axis(picture, panel, top), top + PANEL_HEIGHT
+    yield _text(LEFT, top - 4, panel.title)
+    for tick in up.ticks():
+        y = up.at(tick)
+        yield f'<path d="M{LEFT} {y:.1f}h{PANEL_WIDTH}" stroke="{PALE}"/>'
+        said = f"{tick:,.0f}" if tick >= 1 else f"{tick:g}"
+        yield _text(LEFT - 4, y + 3, said, anchor="end")
+    for x in across.values:
+        yield _text(across.at(x), foot + 13, f"{x:,.0f}", anchor="middle")
+    yield _text(LEFT + PANEL_WIDTH / 2, foot + 27, picture.x, anchor="middle")
 
 
 class Axis:
