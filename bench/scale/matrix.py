@@ -18,6 +18,10 @@ READS: Final = "reads"
 WATCHERS: Final = "watchers"
 PRODUCE: Final = "produce"
 EVERYTHING: Final = (SINGLES, BATCHES, READS, WATCHERS, PRODUCE)
+REDIS: Final = "redis"
+NATS: Final = "nats"
+KAFKA: Final = "kafka"
+PEERS: Final = (REDIS, NATS, KAFKA)
 OVER_TOPICS: Final = (READS, SINGLES, BATCHES)
 """In the order in which a scene runs them: reads find what was prepared and nothing else."""
 
@@ -83,7 +87,7 @@ class Matrix:
     warm_up_s: float
     load_threads: int
     limit_s: float
-    peers: bool
+    peers: Sequence[str]
     directory: Path
     out: Path
 
@@ -114,14 +118,14 @@ class Matrix:
         turns = self.rounds * (self.seconds + _TURN_OVERHEAD_S)
         return sides * (self.warm_up_s + turns)
 
-    def estimate_s(self, peers: Callable[[str], int]) -> float:
-        """`peers` says how many there are for a kind of cell."""
+    def estimate_s(self, sides_of: Callable[[str], int]) -> float:
+        """`sides_of` says how many there are for a kind of cell."""
         whole = 0.0
         for scene in self.scenes():
-            sides = len(self.variants) + peers(scene[0].what)
+            sides = max(sides_of(cell.what) for cell in scene)
             prepared = scene[0].topics / _PREPARED_REQUESTS_A_SECOND
             whole += sides * (_START_S + prepared)
-            whole += sum(self.cell_s(len(self.variants) + peers(cell.what)) for cell in scene)
+            whole += sum(self.cell_s(sides_of(cell.what)) for cell in scene)
         return whole
 
 
@@ -140,10 +144,18 @@ def at_least_one(text: str) -> list[int]:
 
 
 def kinds(text: str) -> list[str]:
+    return _names(text, EVERYTHING)
+
+
+def peers(text: str) -> list[str]:
+    return [] if text == "none" else _names(text, PEERS)
+
+
+def _names(text: str, known: Sequence[str]) -> list[str]:
     found = text.split(",")
-    unknown = [word for word in found if word not in EVERYTHING]
+    unknown = [word for word in found if word not in known]
     if unknown:
-        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not of {', '.join(EVERYTHING)}")
+        raise argparse.ArgumentTypeError(f"{', '.join(unknown)}: not of {', '.join(known)}")
     return found
 
 
@@ -168,7 +180,9 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument(
         "--limit", type=float, metavar="S", default=3600.0, help="begin no cell that ends later"
     )
-    made.add_argument("--no-peers", action="store_true", help="only Headwater")
+    made.add_argument(
+        "--peers", type=peers, metavar="NAME,..", default=list(PEERS), help="(all of them), or none"
+    )
     made.add_argument("--quick", action="store_true", help="a moment: shows that it runs")
     made.add_argument("--commit", help="of what is measured, where git cannot say it")
     made.add_argument(
@@ -208,7 +222,7 @@ def chosen(given: argparse.Namespace, *, workers_known: bool) -> Matrix:
         warm_up_s=0.0 if given.quick else _WARM_UP_S,
         load_threads=given.load_threads or max(1, here * 3 // 8),
         limit_s=given.limit,
-        peers=not given.no_peers,
+        peers=given.peers,
         directory=given.directory,
         out=given.out,
     )

@@ -7,7 +7,7 @@ and with a flush of every batch. Batches are as Kafka's own producer makes them
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -15,7 +15,7 @@ from typing import Final
 from bench.kafka.brokers import ApacheKafka, HeadwaterBroker, missing
 from bench.kafka.sides import Side as KafkaSide
 from bench.measure_kafka import made_topic
-from bench.scale.matrix import Cell, Matrix
+from bench.scale.matrix import KAFKA, PRODUCE, Cell, Matrix
 from bench.scale.scene import Scene, Side, started
 from bench.server.load import Load
 
@@ -25,19 +25,21 @@ FIRST_COUNT: Final = 20_000
 COUNT_MAX: Final = 3_000_000
 
 
-def missing_peers() -> list[str]:
+def missing_peers(wanted: Sequence[str]) -> Iterator[str]:
     why = missing()
-    return [why] if why else []
+    if KAFKA in wanted and why is not None:
+        yield why
 
 
-def peers() -> int:
-    return 0 if missing() else 2
+def peers(wanted: Sequence[str], _kinds: Collection[str]) -> list[str]:
+    """As it is, and flushing."""
+    return [KAFKA, f"{KAFKA}, flushing"] if KAFKA in wanted and missing() is None else []
 
 
 @contextmanager
 def scene(matrix: Matrix, cells: Sequence[Cell], directory: Path) -> Iterator[Scene]:
     sides = []
-    if matrix.peers and missing() is None:
+    if peers(matrix.peers, [PRODUCE]):
         kafka = ApacheKafka(directory / "kafka")
         flushing = ApacheKafka(directory / "kafka-flushing", flushes=True)
         sides += [

@@ -10,11 +10,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, cast
 
 from bench.conditions import describe_machine, load
 from bench.log_under_test import WrongResultError
@@ -22,11 +23,11 @@ from bench.payloads import PAYLOAD_BYTES
 from bench.raw_disk import RawWrites
 from bench.registry import MissingToolError
 from bench.report import amount
-from bench.scale import topics, watchers
+from bench.scale import topics
 from bench.scale.drawing import draw_all
 from bench.scale.figures import Figure, compare, figure
 from bench.scale.matrix import PRODUCE, WATCHERS, Cell, Matrix, chosen, parser
-from bench.scale.scene import Contender, Scene
+from bench.scale.scene import Contender, Scene, SceneModule
 from bench.scale.tables import page
 from bench.server.bare_loop import BareLoop
 from bench.server.load import Load, needs_wrk, write_body
@@ -35,6 +36,7 @@ from bench.turns import percentile
 from headwater.core.units import KIB, MIB
 
 HEADWATER: Final = (sys.executable, "-c", "from headwater.cli import main; main()")
+NOTHING_MEASURED: Final = 3
 OPEN_FILES: Final = 65_536
 CEILING_S: Final = 1.0
 _FAILURES: Final = (WrongResultError, OSError, EOFError, ValueError, subprocess.SubprocessError)
@@ -48,14 +50,17 @@ def main(arguments: Sequence[str]) -> int:
         needs_wrk()
     except MissingToolError as error:
         print(f"not measured: {error}")
-        return 3
+        return NOTHING_MEASURED
     workers_known = given.workers is None or serve_has_workers()
     if not workers_known:
         notes.append("`headwater serve` has no --workers here: it runs without, in one process")
     matrix = chosen(given, workers_known=workers_known)
     if PRODUCE in matrix.what and find_spec("confluent_kafka") is None:
         notes.append("no confluent_kafka here: produce is not measured")
-        matrix = without(matrix, PRODUCE)
+        matrix = replace(matrix, what=[kind for kind in matrix.what if kind != PRODUCE])
+    if not matrix.what:
+        print(f"not measured: {notes[-1]}")
+        return NOTHING_MEASURED
     matrix.directory.mkdir(parents=True, exist_ok=True)
     matrix.out.mkdir(parents=True, exist_ok=True)
     allow_open_files()
@@ -73,14 +78,16 @@ def serve_has_workers() -> bool:
     return "--workers" in asked.stdout
 
 
-def without(matrix: Matrix, what: str) -> Matrix:
-    return replace(matrix, what=[kind for kind in matrix.what if kind != what])
-
-
 def allow_open_files() -> None:
     """For this program and all it starts: a connection is a file."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, OPEN_FILES), hard))
+
+
+def scenes_of(what: str) -> SceneModule:
+    """Imported when it is needed: the one of producers needs a library that the pack may lack."""
+    name = {WATCHERS: "watchers", PRODUCE: "produce"}.get(what, "topics")
+    return cast("SceneModule", import_module(f"bench.scale.{name}"))
 
 
 class Program:
@@ -95,9 +102,9 @@ class Program:
 
     def run(self) -> int:
         matrix = self._matrix
-        if matrix.peers:
-            self._notes += self._missing_peers()
-        whole = matrix.estimate_s(self._peers)
+        said = (why for what in matrix.what for why in scenes_of(what).missing_peers(matrix.peers))
+        self._notes += dict.fromkeys(said)
+        whole = matrix.estimate_s(self._sides)
         print(f"{len(matrix.cells())} cells, about {whole / 60:.1f} minutes, ends before "
               f"{matrix.limit_s / 60:.0f}", flush=True)  # fmt: skip
         conditions = self._conditions()
@@ -148,22 +155,10 @@ class Program:
                 found.append(f"{amount(rate)}/s with {connections}")
         return ", ".join(found)
 
-    def _missing_peers(self) -> Iterator[str]:
-        if set(self._matrix.what) - {WATCHERS, PRODUCE}:
-            yield from topics.missing_peers()
-        if PRODUCE in self._matrix.what:
-            from bench.scale import produce
-
-            yield from produce.missing_peers()
-
-    def _peers(self, what: str) -> int:
-        if not self._matrix.peers or what == WATCHERS:
-            return 0
-        if what == PRODUCE:
-            from bench.scale import produce
-
-            return produce.peers()
-        return topics.peers(what)
+    def _sides(self, what: str) -> int:
+        """How many take turns in a cell of this kind."""
+        beside = scenes_of(what).peers(self._matrix.peers, [what])
+        return len(self._matrix.variants) + len(beside)
 
     def _run_scene(self, cells: Sequence[Cell], results: IO[str]) -> None:
         if self._is_late(cells[0]):
@@ -171,7 +166,7 @@ class Program:
             return
         directory = Path(tempfile.mkdtemp(dir=self._scratch))
         try:
-            with self._scene(cells, directory) as scene:
+            with scenes_of(cells[0].what).scene(self._matrix, cells, directory) as scene:
                 for cell in cells:
                     if self._is_late(cell):
                         self._left_out += 1
@@ -182,18 +177,8 @@ class Program:
             self._fail(cells[0], "all", "", error, results)
         shutil.rmtree(directory)
 
-    def _scene(self, cells: Sequence[Cell], directory: Path) -> Any:
-        if cells[0].what == WATCHERS:
-            return watchers.scene(self._matrix, cells, directory)
-        if cells[0].what == PRODUCE:
-            from bench.scale import produce
-
-            return produce.scene(self._matrix, cells, directory)
-        return topics.scene(self._matrix, cells, directory)
-
     def _is_late(self, cell: Cell) -> bool:
-        sides = len(self._matrix.variants) + self._peers(cell.what)
-        end = time.monotonic() - self._began + self._matrix.cell_s(sides)
+        end = time.monotonic() - self._began + self._matrix.cell_s(self._sides(cell.what))
         return end > self._matrix.limit_s
 
     def _run_cell(self, scene: Scene, cell: Cell, results: IO[str]) -> None:

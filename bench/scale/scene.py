@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
-from bench.scale.matrix import Cell
+from bench.scale.matrix import Cell, Matrix
 from bench.server.load import Load
 from bench.server.processes import ServerProcess
 
@@ -38,6 +40,21 @@ class Scene:
     sides: Sequence[Side]
     contenders: Callable[[Cell], dict[str, Contender]]
     check: Callable[[Side], None]
+
+
+class SceneModule(Protocol):
+    """What the modules of scenes have."""
+
+    def missing_peers(self, wanted: Sequence[str]) -> Iterator[str]:
+        """Why one that should be measured beside is not."""
+
+    def peers(self, wanted: Sequence[str], kinds: Collection[str]) -> list[str]:
+        """Who is measured beside Headwater with cells of these kinds."""
+
+    def scene(
+        self, matrix: Matrix, cells: Sequence[Cell], directory: Path
+    ) -> AbstractContextManager[Scene]:
+        """Servers ready for these cells, which differ in connections and kind only."""
 
 
 @contextmanager

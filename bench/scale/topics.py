@@ -8,7 +8,7 @@ commands, each for a stream of its own choice, since redis-benchmark picks for e
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -18,7 +18,7 @@ from bench.payloads import PAYLOADS
 from bench.peers.nats import INSTALL as INSTALL_NATS
 from bench.peers.nats import NatsServer, has_nats, make_stream, nats_count
 from bench.peers.nats_load import StreamPublishers
-from bench.scale.matrix import BATCH, BATCHES, READS, SINGLES, Cell, Matrix
+from bench.scale.matrix import BATCH, BATCHES, NATS, READS, REDIS, SINGLES, Cell, Matrix
 from bench.scale.scene import Contender, Scene, Side, started
 from bench.server.clients import FIELD, Http, Redis, encode_command
 from bench.server.load import Load, run_redis_benchmark, run_wrk, write_body
@@ -44,25 +44,20 @@ _STATUS: Final = b"HTTP/1.1 "
 _GOOD: Final = b"HTTP/1.1 2"
 
 
-def redis_here() -> str | None:
-    """Why Redis is not measured beside."""
-    return None if has_redis() else f"no redis-server or redis-benchmark here: {INSTALL}"
-
-
-def nats_here() -> str | None:
-    return None if has_nats() else f"no nats-server here: {INSTALL_NATS}"
-
-
-def missing_peers() -> list[str]:
-    return [why for why in (redis_here(), nats_here()) if why]
+def missing_peers(wanted: Sequence[str]) -> Iterator[str]:
+    if REDIS in wanted and not has_redis():
+        yield f"no redis-server or redis-benchmark here: {INSTALL}"
+    if NATS in wanted and not has_nats():
+        yield f"no nats-server here: {INSTALL_NATS}"
 
 
 def nats_version(directory: Path) -> list[str]:
     return [NatsServer(directory / "nats-version").version()] if has_nats() else []
 
 
-def peers(what: str) -> int:
-    return (redis_here() is None) + (what == SINGLES and nats_here() is None)
+def peers(wanted: Sequence[str], kinds: Collection[str]) -> list[str]:
+    there = {REDIS: has_redis(), NATS: has_nats() and SINGLES in kinds}
+    return [name for name in there if there[name] and name in wanted]
 
 
 def redis_server(directory: Path, cores: int) -> RedisServer:
@@ -137,9 +132,10 @@ def scene(matrix: Matrix, cells: Sequence[Cell], directory: Path) -> Iterator[Sc
     kinds = {cell.what for cell in cells}
     records = BATCH if READS in kinds else 1
     sides = []
-    if matrix.peers and redis_here() is None:
+    beside = peers(matrix.peers, kinds)
+    if REDIS in beside:
         sides.append(Side("Redis", redis_server(directory / "redis", cores)))
-    if matrix.peers and nats_here() is None and SINGLES in kinds:
+    if NATS in beside:
         nats = NatsServer(directory / "nats")
         sides.append(Side(nats.name, nats, nats.durability))
     sides += [

@@ -5,7 +5,7 @@ Writes come at fixed times, fewer of them the more watchers there are, so that n
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -18,6 +18,14 @@ from bench.server.processes import HeadwaterServer
 
 DELIVERIES_A_SECOND: Final = 10_000
 WRITES_A_SECOND_MAX: Final = 200.0
+
+
+def missing_peers(_wanted: Sequence[str]) -> Iterator[str]:
+    yield from ()
+
+
+def peers(_wanted: Sequence[str], _kinds: Collection[str]) -> list[str]:
+    return []
 
 
 @contextmanager
