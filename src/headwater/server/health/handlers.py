@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-import headwater
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_MS
+from headwater.core.version import __version__
 from headwater.observe.metrics import metrics_as_json, metrics_as_text
 from headwater.server.access.keys import ANONYMOUS, ApiKey
 from headwater.server.health.damage import damage_seen, ledgers_of, parts_seen
@@ -30,7 +30,7 @@ _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 def health(app: App, exchange: Exchange) -> None:
     """The process lives. Says nothing about the disk."""
     uptime_ms = (app.now_us() - app.started_us) // US_PER_MS
-    body = {"status": "ok", "version": headwater.__version__, "uptime_ms": uptime_ms}
+    body = {"status": "ok", "version": __version__, "uptime_ms": uptime_ms}
     answer(exchange, 200, body)
 
 

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-import headwater
 from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.core.units import US_PER_MS
+from headwater.core.version import __version__
 from headwater.engine.engine import Engine
 from headwater.engine.pressure import PressureControl
 from headwater.engine.queues.claims import Queues
@@ -64,7 +64,7 @@ COUNTERS: Final = (
 def status(app: App, exchange: Exchange) -> None:
     engine, key = app.engine, app.key_of(exchange)
     body: dict[str, Any] = {
-        "version": headwater.__version__,
+        "version": __version__,
         "python": platform.python_version(),
         "state": state_of(app),
         "now_ms": app.clock.wall_ms(),

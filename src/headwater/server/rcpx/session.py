@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from headwater import __version__
 from headwater.core.errors import InvalidRequestError
+from headwater.core.version import __version__
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.rcpx.runner import Result
 from headwater.wire.http_errors import HttpError
