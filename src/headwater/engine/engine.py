@@ -113,14 +113,14 @@ class Engine:
         self.topics = Topics(self.core)
         self.pressure_control = PressureControl(self.core)
         self._publisher = Publisher(self.core, self.topics)
-        self.append = Appender(
-            self.core, self.topics, self._publisher, self.pressure_control
-        ).append
+        appender = Appender(self.core, self.topics, self._publisher, self.pressure_control)
+        self.append = appender.append
+        self.append_turn = appender.append_turn
         self.reader = Reader(self.core, self.topics)
         self.plan = self.reader.plan
         self.routers = Routers(self.core, self.topics)
         self.machines = MachineHost(self.core, make_maintenance)
-        self.copy_rounds = CopyRounds(
+        self.copy_rounds: CopyRounds = CopyRounds(
             self.core,
             self.topics,
             self.reader,

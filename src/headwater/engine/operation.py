@@ -40,8 +40,8 @@ class Answered(NamedTuple):
 
 
 class Woken(NamedTuple):
-    """Wait until the partition has something new, or the time is up. `ready` is called as the owner,
-    before waiting: true means there is no need to."""
+    """Wait until the partition has something new, or the time is up. `ready` is called as the
+    owner, before waiting: true means there is no need to."""
 
     topic: Partition
     until_us: int | None

@@ -87,6 +87,8 @@ class ReadPlan(Protocol):
 
 
 class Partition(Protocol):
+    def __hash__(self) -> int: ...
+
     @property
     def topic_id(self) -> int:
         """Different from every other, also from one made later under the same name."""

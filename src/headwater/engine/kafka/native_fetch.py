@@ -13,10 +13,10 @@ from headwater.core.errors import DamageError, StorageError
 from headwater.core.records import Record
 from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError
 from headwater.engine.owner import Owner
-from headwater.engine.partition import Batch, ReadFilter, ReadPlan
+from headwater.engine.partition import Batch, ReadFilter
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
-from headwater.engine.topics.reader import read_records
+from headwater.engine.topics.reader import TopicPlan, read_records
 from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
 from headwater.model.loss import DAMAGED
@@ -48,13 +48,14 @@ class NativeFetch:
                 f"offset {offset}; there are {self.log_start_offset} to {self.high_watermark}",
             )
         self._is_empty = offset == self.high_watermark
-        self._plan: ReadPlan | None = None
+        self._plan: TopicPlan | None = None
         if topic.loaded and not self._is_empty:
             self._plan = self._plan_now()
         self.skips_damaged = False
 
-    def _plan_now(self) -> ReadPlan:
+    def _plan_now(self) -> TopicPlan:
         plan = self._topic.plan(self.offset, RECORDS_MAX, self._bytes_max)
+        assert isinstance(plan, TopicPlan)
         self._counters.reads += 1
         self._counters.tombstones += plan.selection.tombstone is not None
         return plan
@@ -86,12 +87,12 @@ class NativeFetch:
             return self._batches(records, plan.selection.next_from_seq)
         raise StorageError(f"{self._topic.name!r} is being rewritten")
 
-    def _plan_again(self, plan: ReadPlan, findings: list[RecordDamage]) -> ReadPlan:
+    def _plan_again(self, plan: TopicPlan, findings: list[RecordDamage]) -> TopicPlan:
         """It ends before what is damaged now, or reports it."""
         plan.note_damage(findings)
         return self._plan_now()
 
-    def _refuse_damaged(self, plan: ReadPlan) -> None:
+    def _refuse_damaged(self, plan: TopicPlan) -> None:
         """What is lost for another reason is a gap, as in a compacted topic. Damage is not."""
         gap = plan.selection.tombstone
         if gap is None or gap.reason != DAMAGED or self.skips_damaged:

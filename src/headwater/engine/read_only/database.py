@@ -38,7 +38,7 @@ from headwater.engine.read_only.view import DirectoryView, Progress
 from headwater.engine.topics.operations import (
     DiffRequest,
     diff_request,
-    loaded_topic,
+    loaded_partition,
     read_operation,
     state_operation,
     topics_operation,
@@ -177,7 +177,7 @@ class ReadOnlyDatabase:
 
     def _read(self, topic: str, request: DiffRequest) -> Diff:
         def read(view: DirectoryView) -> Diff:
-            loaded = drive(loaded_topic(view, topic), _do)
+            loaded = drive(loaded_partition(view, topic), _do)
             return drive(read_operation(view, loaded, request), _do)
 
         try:

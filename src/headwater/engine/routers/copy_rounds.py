@@ -245,7 +245,8 @@ class CopyRounds:
                 runs, findings = planned.runs()
             except SegmentChangedError:
                 continue
-            if findings and core.owner.call(partial(planned.note_damage, findings)):
+            if findings:
+                core.owner.call(partial(planned.note_damage, findings))
                 continue
             return _batch(planned, from_seq, decode_source(runs))
         raise SegmentChangedError(f"{source.name!r} is being rewritten; it is tried again")

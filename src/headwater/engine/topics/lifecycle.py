@@ -335,9 +335,10 @@ class Topics:
             self._count(topic, chunk)
 
     def _count(self, topic: Topic, chunk: TailChunk) -> None:
-        topic.tail_bytes += len(chunk.buffer)
-        self._core.tail_bytes += len(chunk.buffer)
-        self._core.dirty[topic.topic_id] = topic
+        core, size = self._core, len(chunk.buffer)
+        topic.tail_bytes += size
+        core.tail_bytes += size
+        core.dirty[topic.topic_id] = topic
 
     def persist_floors(self) -> None:
         """Write floors that moved to the log; they are folded into the next checkpoint too."""

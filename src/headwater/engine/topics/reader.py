@@ -104,8 +104,8 @@ class TopicPlan:
         return sum(1 for p in self.reads if isinstance(p, SegmentRead) and p.segment.is_cold)
 
     def note_damage(self, findings: Sequence[RecordDamage]) -> bool:
-        """The next plan stops before what is damaged, or reports it; also when this one was out of
-        date."""
+        """Always to be planned again: the next plan stops before the damage, or reports it. Also
+        when this plan was merely out of date."""
         if self.is_current:
             self.topic.store.note_damage(self.topic, findings)
         return True

@@ -9,6 +9,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.results import Appended
 from headwater.engine.pending import Pending
 from headwater.engine.state.topic import Topic
+from headwater.engine.topics.record_encoding import EncodedRecords
 
 
 class Keyed(NamedTuple):
@@ -72,6 +73,8 @@ class Write(PendingAppend):
     """Size each record will have in a segment."""
     flags: Sequence[int] = ()
     tags: Sequence[bytes] = ()
+    refusal: HeadwaterError | None = None
+    """Why the log did not even take it: it has no seqs."""
     created = False
     writers = 1
     """How many writes of others it stands for."""
@@ -83,6 +86,8 @@ class Write(PendingAppend):
     """Its ack is to wait for a sync, whatever the topic's class says of disk writes."""
     scheduled: dict[int, int] | None = None
     """When jobs of a queue may be delivered, by seq."""
+    records: EncodedRecords
+    """What it brings."""
     on_flushed: Callable[[], None] | None = None
     """Told that the copies in front of it in its group are durable."""
 

@@ -10,7 +10,6 @@ from headwater.config.topic import check_topic_name
 from headwater.core.errors import InvalidRequestError
 from headwater.core.limits import WATCH_TOPICS_MAX
 from headwater.engine.partition import Partition
-from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import diff_request
 from headwater.model.match import TagMatcher, parse_match
 from headwater.server.access.keys import ApiKey
@@ -50,7 +49,7 @@ class Watch:
     streams: int = 0
     missing: tuple[str, ...] = ()
 
-    def covers(self, topic: Topic) -> bool:
+    def covers(self, topic: Partition) -> bool:
         """Whether a topic that appeared belongs to it."""
         return (
             topic.name.startswith(self.prefixes)
