@@ -258,7 +258,10 @@ def prepare(side: Side, topics: int, records: int) -> None:
             )
     else:
         body = b'{"records":[%s]}' % b",".join([b'{"data":%s}' % PAYLOADS[1]] * records)
-        _post_to_each(server.port, topics, body)
+        try:
+            _post_to_each(server.port, topics, body)
+        except WrongResultError as error:
+            raise WrongResultError(f"{side.name}: {error}; {server.last_words()}") from error
     side.sent(topics * records, 0)
 
 
