@@ -80,7 +80,6 @@ GOOD = (
     Case(shape.modules_open_with_a_docstring, "tests/__init__.py", ""),
     Case(shape.module_names_say_something, "src/headwater/wal/commit_policy.py", ""),
     Case(shape.package_doors_only_re_export, DOOR, '"""x"""\nfrom a import b\n__all__ = ["b"]\n'),
-    Case(shape.package_doors_only_re_export, "src/headwater/__init__.py", '__version__ = "1"\n'),
     Case(shape.each_test_is_a_sentence, TEST, "def test_a_torn_tail_is_cut() -> None: ...\n"),
     Case(shape.each_test_is_a_sentence, WAL, "def test() -> None: ...\n"),
     Case(shape.nothing_is_left_for_later, WAL, 'word = "TODO"\n'),

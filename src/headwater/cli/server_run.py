@@ -13,11 +13,11 @@ from typing import Any
 
 import uvloop
 
-from headwater import __version__
 from headwater.cli.output import finish, printable, say, say_json
 from headwater.config.loading import Settings
 from headwater.core.errors import AccessError
 from headwater.core.memory import keep_freed_memory
+from headwater.core.version import __version__
 from headwater.disk import PosixDisk, replace_file
 from headwater.engine.engine import Engine
 from headwater.server.metrics.listener import MetricsListener

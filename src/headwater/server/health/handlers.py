@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import headwater
 from headwater.core.errors import HeadwaterError
+from headwater.core.version import __version__
 from headwater.server.access.access import Access
 from headwater.server.access.keys import ANONYMOUS, ApiKey
 from headwater.server.health.damage import damage_seen, ledgers_of, parts_seen
@@ -17,7 +17,7 @@ from headwater.wire.http_errors import HttpError
 
 def health(overview: Overview, exchange: Exchange) -> None:
     """The process lives. Says nothing about the disk."""
-    version, uptime_ms = headwater.__version__, overview.uptime_ms
+    version, uptime_ms = __version__, overview.uptime_ms
     answer(exchange, 200, {"status": "ok", "version": version, "uptime_ms": uptime_ms})
 
 

@@ -6,8 +6,8 @@ import platform
 from collections.abc import Sequence
 from typing import Any, Final
 
-import headwater
 from headwater.core.units import US_PER_MS
+from headwater.core.version import __version__
 from headwater.engine.pressure import PressureControl
 from headwater.model.pressure import Rung
 from headwater.server.health.damage import damage_seen, parts_seen
@@ -46,7 +46,7 @@ def status(overview: Overview, exchange: Exchange) -> None:
     backend, key = overview.backend, exchange.key
     engine = backend.engine
     body: dict[str, Any] = {
-        "version": headwater.__version__,
+        "version": __version__,
         "python": platform.python_version(),
         "state": state_of(backend),
         "now_ms": engine.core.clock.wall_ms(),

@@ -28,11 +28,11 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from headwater import __version__
 from headwater.api.machine_requests import watch_filter
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
+from headwater.core.version import __version__
 from headwater.disk import Disk
 from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.operations import open_store

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from headwater import __version__
 from headwater.core.errors import ClosedError, InvalidRequestError
 from headwater.core.units import US_PER_S
+from headwater.core.version import __version__
 from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.responses import with_records
 from headwater.engine.operation import Operation

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import msgspec
 
-from headwater import __version__
 from headwater.core.errors import InvalidRequestError
+from headwater.core.version import __version__
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.rcpx.caller import RcpxCaller
 from headwater.server.rcpx.runner import Result

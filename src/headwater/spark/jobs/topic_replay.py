@@ -42,7 +42,7 @@ from headwater.recovery.history.floors import Deletion
 from headwater.recovery.topics.catalog import KnownTopic
 from headwater.recovery.topics.rows import entries_in_log
 from headwater.recovery.topics.stored_topic import load_log
-from headwater.spark.jobs.log_files import TopicRows
+from headwater.spark.jobs.log_files import LoggedRows
 from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.tag_table import Tagged, TagTable
 from headwater.store.checked_reads import RecordDamage
@@ -76,7 +76,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class TopicReplay(ContentSink[TopicRows]):
+class TopicReplay(ContentSink[LoggedRows]):
     known: KnownTopic
     files: TopicFiles | None
     """The topic's segments; None when there is only the log."""
@@ -101,10 +101,10 @@ class TopicReplay(ContentSink[TopicRows]):
     """The run in which it was reserved; 0 when the snapshot tells of it."""
     logged_upto: int | None = None
     """For a class that is not logged, at the end: the last seq that was in the log all the same."""
-    _history: TopicHistory[TopicRows] = field(init=False)
+    _history: TopicHistory[LoggedRows] = field(init=False)
     _run: int = 0
     """The run of the log that is replayed."""
-    _rows: list[TopicRows] = field(default_factory=list)
+    _rows: list[LoggedRows] = field(default_factory=list)
     _tags: TagTable | None = None
 
     def __post_init__(self) -> None:
@@ -136,7 +136,7 @@ class TopicReplay(ContentSink[TopicRows]):
         last = self.segments[-1] if self.segments else None
         return None if last is None or last.sealed else last
 
-    def replay(self, history: Iterable[TopicRows]) -> None:
+    def replay(self, history: Iterable[LoggedRows]) -> None:
         """Everything the log has of the topic, by the order of its stretches."""
         self._rows = sorted(history, key=lambda rows: rows.order)
         for rows in self._rows:
@@ -163,7 +163,7 @@ class TopicReplay(ContentSink[TopicRows]):
 
     # -- records
 
-    def _take(self, rows: TopicRows, start: int, end: int) -> None:
+    def _take(self, rows: LoggedRows, start: int, end: int) -> None:
         if start == end:
             return
         some = rows.part(start, end)
@@ -181,7 +181,7 @@ class TopicReplay(ContentSink[TopicRows]):
     def head_seq(self) -> int:
         return self.log.visible_seq
 
-    def append(self, rows: TopicRows, start: int, end: int) -> None:
+    def append(self, rows: LoggedRows, start: int, end: int) -> None:
         some = rows.part(start, end)
         self.log.load_entries(entries_in_log(some.sizes, some.ts, some.flags))
         self.last_ts = max(self.last_ts, int(some.ts[-1]))
