@@ -54,7 +54,6 @@ def test_a_batch_of_a_log_topic_tells_of_offsets_behind_its_last_record(
     broker = native_topic.broker
 
     def header(offset: int) -> BatchHeader:
-        assert broker.app.kafka is not None
         assert broker.app.kafka.endpoint is not None
         store = broker.app.kafka.endpoint.store
         topic = store.topic(1, native_topic.kafka)

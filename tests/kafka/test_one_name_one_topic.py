@@ -96,7 +96,6 @@ def test_a_topic_that_both_have_had_before_goes_on(kafka_topic: Target) -> None:
 def test_a_name_is_taken_while_its_kafka_topic_is_on_its_way_to_the_log(
     broker: Broker, name: str
 ) -> None:
-    assert broker.app.kafka is not None
     store = broker.app.kafka.store
     assert store is not None
 
