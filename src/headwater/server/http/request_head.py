@@ -78,13 +78,14 @@ class KnownHeads:
     What follows from a head follows from its bytes alone, so who has sent it does not matter.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known_max: int = _KNOWN_MAX) -> None:
+        self._known_max = known_max
         self._known: dict[bytes, Head] = {}
         self._older: dict[bytes, Head] = {}
-        """Those known before the last `_KNOWN_MAX`: what comes again is kept, the rest goes."""
+        """Those before the last `known_max`: what comes again is kept, the rest goes."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._known) + len(self._older)
 
     def find(self, data: bytes) -> Head | None:
         """The head of these bytes, when they are exactly one request with a head that is known."""
@@ -105,7 +106,7 @@ class KnownHeads:
             self._keep(data[:head_bytes], head)
 
     def _keep(self, head_bytes: bytes, head: Head) -> None:
-        if len(self._known) >= _KNOWN_MAX:
+        if len(self._known) >= self._known_max:
             self._known, self._older = {}, self._known
         self._known[head_bytes] = head
 
