@@ -20,7 +20,7 @@ from headwater.model.machines.values import object_of
 
 
 def remembered_of(
-    body: bodies.CreateInstance | bodies.ApplyEvent | bodies.DeleteInstance,
+    body: bodies.CreateInstanceEntry | bodies.ApplyEventEntry | bodies.DeleteInstanceEntry,
     offset: int,
     instance: Instance,
 ) -> RememberedAnswer | None:
@@ -28,11 +28,11 @@ def remembered_of(
     key = body.idempotency_key
     if key is None:
         return None
-    if isinstance(body, bodies.CreateInstance):
+    if isinstance(body, bodies.CreateInstanceEntry):
         return RememberedAnswer(
             "create", body.machine, key, body.at, instance, body.state, "", offset
         )
-    if isinstance(body, bodies.ApplyEvent):
+    if isinstance(body, bodies.ApplyEventEntry):
         return RememberedAnswer(
             "apply", body.instance_id, key, body.at, instance, body.from_state, body.event, offset,
             body.event_id,
@@ -49,7 +49,7 @@ def effect_of(tables: Tables, offset: int, body: bodies.Body) -> EntryEffect:
     return effect
 
 
-def _put_machine(_tables: Tables, offset: int, body: bodies.PutMachine) -> EntryEffect:
+def _put_machine(_tables: Tables, offset: int, body: bodies.PutMachineEntry) -> EntryEffect:
     try:
         definition = parse_definition(body.machine, body.version, object_of(bytes(body.definition)))
     except MachineError as error:
@@ -61,7 +61,7 @@ def _put_machine(_tables: Tables, offset: int, body: bodies.PutMachine) -> Entry
     return EntryEffect(body, offset, definition=definition)
 
 
-def _create(tables: Tables, offset: int, body: bodies.CreateInstance) -> EntryEffect:
+def _create(tables: Tables, offset: int, body: bodies.CreateInstanceEntry) -> EntryEffect:
     machine, state = _shared(tables, body.machine, body.version, body.state)
     instance = created_instance(body, offset, machine, state)
     before = tables.instances.get(body.instance_id)  # only when its delete was lost to damage
@@ -69,14 +69,14 @@ def _create(tables: Tables, offset: int, body: bodies.CreateInstance) -> EntryEf
     return EntryEffect(body, offset, before, instance, None, remembered)
 
 
-def _apply(tables: Tables, offset: int, body: bodies.ApplyEvent) -> EntryEffect:
+def _apply(tables: Tables, offset: int, body: bodies.ApplyEventEntry) -> EntryEffect:
     machine, state = _shared(tables, body.machine, body.version, body.to_state)
     before = tables.instances.get(body.instance_id)
     after = replayed_event(body, offset, before, machine, state)
     return EntryEffect(body, offset, before, after, None, remembered_of(body, offset, after))
 
 
-def _delete(tables: Tables, offset: int, body: bodies.DeleteInstance) -> EntryEffect:
+def _delete(tables: Tables, offset: int, body: bodies.DeleteInstanceEntry) -> EntryEffect:
     before = tables.instances.get(body.instance_id)
     if before is None:  # its creation was lost to damage; so be it
         return EntryEffect(bodies.Checkpoint(body.at), offset)
@@ -94,8 +94,8 @@ def _shared(tables: Tables, machine: str, version: int, state: str) -> tuple[str
 __all__ = ["applied_instance", "created_instance", "effect_of", "remembered_of"]
 
 _READERS: Final = {
-    bodies.PutMachine: _put_machine,
-    bodies.CreateInstance: _create,
-    bodies.ApplyEvent: _apply,
-    bodies.DeleteInstance: _delete,
+    bodies.PutMachineEntry: _put_machine,
+    bodies.CreateInstanceEntry: _create,
+    bodies.ApplyEventEntry: _apply,
+    bodies.DeleteInstanceEntry: _delete,
 }

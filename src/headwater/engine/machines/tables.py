@@ -15,11 +15,11 @@ import msgspec
 from headwater.engine.machines.deletions import Deletions, InstanceDeletion
 from headwater.engine.machines.listing import Listing
 from headwater.format.machines.bodies import (
-    ApplyEvent,
+    ApplyEventEntry,
     Body,
     Checkpoint,
-    CreateInstance,
-    DeleteInstance,
+    CreateInstanceEntry,
+    DeleteInstanceEntry,
 )
 from headwater.model.machines.definition import Definition
 from headwater.model.machines.errors import MACHINE_NOT_FOUND, MachineError
@@ -221,4 +221,4 @@ class Tables:
         }
 
 
-_OF_INSTANCES = frozenset((CreateInstance, ApplyEvent, DeleteInstance))
+_OF_INSTANCES = frozenset((CreateInstanceEntry, ApplyEventEntry, DeleteInstanceEntry))

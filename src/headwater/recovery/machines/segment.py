@@ -13,11 +13,11 @@ from typing import Final
 from headwater.core.errors import FormatError
 from headwater.disk import Disk
 from headwater.format.machines.bodies import (
-    ApplyEvent,
+    ApplyEventEntry,
     Body,
     Checkpoint,
-    CreateInstance,
-    DeleteInstance,
+    CreateInstanceEntry,
+    DeleteInstanceEntry,
     decode_body,
     witness_of,
 )
@@ -238,9 +238,9 @@ class _EntryScan:
         if isinstance(body, Checkpoint) and body.flushed:
             self._last.clear()
             self._scan.flushes.append((here, body.at))
-        elif isinstance(body, CreateInstance):
+        elif isinstance(body, CreateInstanceEntry):
             self._last[body.instance_id] = here
-        elif isinstance(body, ApplyEvent | DeleteInstance):
+        elif isinstance(body, ApplyEventEntry | DeleteInstanceEntry):
             known = self._last.get(body.instance_id, body.previous)
             if body.previous != known or known >= here:
                 what = f"the entry before about the same instance is at {known}"

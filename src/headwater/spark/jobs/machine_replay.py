@@ -19,7 +19,7 @@ from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.disk import PosixDisk
-from headwater.format.machines.bodies import ApplyEvent, CreateInstance, decode_body
+from headwater.format.machines.bodies import ApplyEventEntry, CreateInstanceEntry, decode_body
 from headwater.format.machines.entry import EntryType, MachineEntry
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.instance_changes import created_instance, replayed_event
@@ -207,9 +207,9 @@ def fold(rows: Iterable[tuple[str, int, int, bytes]], as_of: int) -> Iterator[tu
             now = msgspec.msgpack.decode(payload, type=Instance)
             continue
         body = decode_body(MachineEntry(EntryType(kind), False, 0, payload, 0))
-        if isinstance(body, CreateInstance):
+        if isinstance(body, CreateInstanceEntry):
             now, deleted = created_instance(body, offset, body.machine, body.state), False
-        elif isinstance(body, ApplyEvent):
+        elif isinstance(body, ApplyEventEntry):
             before = None if deleted else now
             now = replayed_event(body, offset, before, body.machine, body.to_state)
             deleted = False
