@@ -13,15 +13,14 @@ from headwater.config.wal import WalSettings
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk
 from headwater.disk.whole_files import sync_names
-from headwater.engine.machines.entry_effects import effect_of
 from headwater.engine.machines.snapshots import fill_from_snapshot
 from headwater.engine.machines.tables import Tables
-from headwater.format.machines.bodies import decode_body
 from headwater.format.machines.entry import MachineEntry
 from headwater.format.machines.names import SNAPSHOTS_DIRECTORY, segment_of, within_segment
 from headwater.format.machines.snapshot import SnapshotHeading
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.finding import Action, Finding
+from headwater.recovery.history.machines import MachineFold
 from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.repair import repair_machines
 from headwater.recovery.machines.replay import MachineLogReport, log_report, replay_machines
@@ -137,9 +136,11 @@ def _read(
     if survey.chosen is not None:
         fill_from_snapshot(disk, survey.chosen.path, tables)
 
+    fold = MachineFold(tables.machines, tables.instances, tables)
+
     def deliver(offset: int, entry: MachineEntry) -> None:
         try:
-            body = decode_body(entry)
+            fold.take(entry.kind, entry.payload, offset)
         except FormatError as error:
             raise DamageError(
                 error.reason,
@@ -147,7 +148,6 @@ def _read(
                 offset=within_segment(offset),
                 advice="use the version of Headwater that wrote it",
             ) from error
-        tables.take(effect_of(tables, offset, body))
         log.entries += 1
 
     log = log_report(disk, survey)
@@ -157,6 +157,7 @@ def _read(
         deliver,
         lambda done: progress(SURVEY_SHARE + done * (1 - SURVEY_SHARE)),
     )
+    tables.complete()
     progress(1.0)
     _mark_doubt(tables, log.damage)
     earlier = heading.damaged_entries if heading else 0

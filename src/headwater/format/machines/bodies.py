@@ -90,14 +90,9 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """All machines and instances were removed on request."""
 
 
-Body: TypeAlias = (
-    PutMachineEntry
-    | CreateInstanceEntry
-    | ApplyEventEntry
-    | DeleteInstanceEntry
-    | SnapshotTaken
-    | Checkpoint
-)
+InstanceBody: TypeAlias = CreateInstanceEntry | ApplyEventEntry | DeleteInstanceEntry
+"""Those about one instance."""
+Body: TypeAlias = PutMachineEntry | InstanceBody | SnapshotTaken | Checkpoint
 
 
 class _Witness(msgspec.Struct):
@@ -120,10 +115,14 @@ encode_body: Final = msgspec.json.Encoder().encode
 
 
 def decode_body(entry: MachineEntry) -> Body:
+    return decode_payload(entry.kind, entry.payload)
+
+
+def decode_payload(kind: EntryType, payload: bytes) -> Body:
     try:
-        body: Body = _DECODERS[entry.kind].decode(entry.payload)
+        body: Body = _DECODERS[kind].decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FormatError(f"an entry's JSON is not that of a {entry.kind.name}: {error}") from error
+        raise FormatError(f"an entry's JSON is not that of a {kind.name}: {error}") from error
     return body
 
 

@@ -13,16 +13,13 @@ from typing import Final
 from headwater.core.errors import FormatError
 from headwater.disk import Disk
 from headwater.format.machines.bodies import (
-    ApplyEventEntry,
     Body,
-    Checkpoint,
-    CreateInstanceEntry,
-    DeleteInstanceEntry,
     decode_body,
     witness_of,
 )
 from headwater.format.machines.entry import MAGIC_BYTES, MachineEntry, decode_entry, is_newer
 from headwater.format.machines.names import global_offset
+from headwater.recovery.history.machines import InstanceChains, empties
 from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault, listed
 
@@ -117,8 +114,7 @@ class _EntryScan:
         self._contents = contents
         self._segment = segment
         self._scan = scan
-        self._last: dict[str, int] = {}
-        """The newest entry about each instance."""
+        self._chains = InstanceChains()
         self._wrong: list[tuple[int, str]] = []
         self._begun: tuple[int, int] | None = None
         """Offset and number of the first entry of the run that goes on."""
@@ -157,7 +153,7 @@ class _EntryScan:
         contents = self._contents
         self._end_run(at)
         self._scan.items.append(bad)
-        self._last.clear()  # an entry about any instance may be among them
+        self._chains.interrupt()
         end = len(contents)
         offset = contents.find(MAGIC_BYTES, at + 1)
         while offset >= 0:
@@ -192,11 +188,11 @@ class _EntryScan:
             if self._begun is not None or not _is_stale(scan.items):
                 self._end_run(at)
                 scan.items.append(UnreadableBytes(at, HERE_BEFORE))
-                self._last.clear()
+                self._chains.interrupt()
             return
         if self._begun is not None and entry.sequence != self._next:
             self._end_run(at)
-            self._last.clear()
+            self._chains.interrupt()
         if self._begun is None:
             self._begun = (at, entry.sequence)
             self._ends_batch, self._open = False, None
@@ -235,17 +231,11 @@ class _EntryScan:
         """What an entry says of offsets: none is ahead of it, and none is left out."""
         if body.synced > here:
             self._wrong.append((at, f"knows {body.synced} as synced, which is behind it"))
-        if isinstance(body, Checkpoint) and body.flushed:
-            self._last.clear()
+        if empties(body):
             self._scan.flushes.append((here, body.at))
-        elif isinstance(body, CreateInstanceEntry):
-            self._last[body.instance_id] = here
-        elif isinstance(body, ApplyEventEntry | DeleteInstanceEntry):
-            known = self._last.get(body.instance_id, body.previous)
-            if body.previous != known or known >= here:
-                what = f"the entry before about the same instance is at {known}"
-                self._wrong.append((at, f"{what}, and it says {body.previous}"))
-            self._last[body.instance_id] = here
+        wrong = self._chains.take(body, here)
+        if wrong:
+            self._wrong.append((at, wrong))
 
 
 def _is_stale(items: list[Run | UnreadableBytes]) -> bool:
