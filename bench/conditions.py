@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 
@@ -57,12 +58,22 @@ def _libraries(*names: str) -> list[str]:
         try:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
-            found.append(f"no {name}")
+            found.append(_imported(name))
     return found
+
+
+def _imported(name: str) -> str:
+    """As in a packed environment, which has modules and not what pip wrote about them."""
+    try:
+        return f"{name} {import_module(name).__version__}"
+    except ImportError:
+        return f"no {name}"
 
 
 def _commit() -> str:
     here = Path(__file__).resolve().parent
+    if shutil.which("git") is None:
+        return "unknown"
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=here, capture_output=True, text=True, check=False,

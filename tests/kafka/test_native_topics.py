@@ -59,7 +59,7 @@ def test_a_batch_of_a_log_topic_tells_of_offsets_behind_its_last_record(
         store = broker.app.kafka.endpoint.store
         topic = store.topic(1, native_topic.kafka)
         assert topic is not None
-        (batch,) = store.plan_fetch(topic.partitions[0], offset, 1_000_000).read()
+        (batch,) = topic.partitions[0].plan_fetch(offset, 1_000_000).read()
         return read_sound(batch)
 
     found = [broker.inside(lambda at=at: header(at)) for at in (1, 5)]

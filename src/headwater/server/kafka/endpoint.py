@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, OverloadedError
-from headwater.engine.kafka.batch_appender import Repeated
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined_store import JoinedStore
+from headwater.engine.partition import Repeated
 from headwater.engine.pressure import PressureControl
 from headwater.observe.logs import Logger
 from headwater.server.connection import Awaits, Connections, Room
@@ -26,8 +26,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.core.durability import Durability
-    from headwater.engine.kafka.batch_appender import Produced
-    from headwater.engine.kafka.partition import Partition
+    from headwater.engine.partition import BatchPartition, Produced
     from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
     from headwater.server.access.quotas import Shares
@@ -161,13 +160,17 @@ class KafkaEndpoint:
         future.add_done_callback(done)
 
     def append(
-        self, partition: Partition, batch: memoryview, durability: Durability, header: BatchHeader
+        self,
+        partition: BatchPartition,
+        batch: memoryview,
+        durability: Durability,
+        header: BatchHeader,
     ) -> Pending[Produced]:
         """Begin to write a batch that was checked. Raises while the server takes no writes."""
         if self._pressure_control.refuses:
-            self.store.refused(partition, header)
+            partition.refused(header)
             raise self._pressure_control.refuse()
-        return self.store.append(partition, batch, durability, header)
+        return partition.append(batch, durability, header)
 
     def count_stored(self, produced: Produced, header: BatchHeader) -> None:
         """The log has it; unless it came again, and has been counted before."""

@@ -20,9 +20,10 @@ from weakref import WeakValueDictionary
 
 from headwater.core.results import Tombstone
 from headwater.core.units import US_PER_S
+from headwater.engine.partition import Wakeup
 from headwater.engine.pressure import PressureControl
 from headwater.engine.ready_set import ReadySet
-from headwater.engine.state.topic import Topic, Wakeup
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import (
     DiffRequest,
     ReadResult,
