@@ -233,7 +233,7 @@ def test_only_what_was_stored_counts_as_produced(
 
     def fails(*_: object) -> Pending[Produced]:
         pending: Pending[Produced] = Pending()
-        broker.app.loop.call_soon(pending.fail, OverloadedError("the log took it back"))
+        broker.loop.call_soon(pending.fail, OverloadedError("the log took it back"))
         return pending
 
     for topic, kind in ((name, KafkaPartition), (f"{name}.own", NativePartition)):

@@ -148,7 +148,7 @@ def test_a_fault_of_ours_is_told_without_its_insides(
         raise ZeroDivisionError("secret insides")
 
     with monkeypatch.context() as patch:
-        patch.setattr(server.app.engine.topics, "state", fail)
+        patch.setattr(server.app.backend.engine.topics, "state", fail)
         answer = http.get("/v0/topics/broken")
         assert (answer.status, answer.code) == (500, "internal")
         assert b"insides" not in answer.body

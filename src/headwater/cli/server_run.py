@@ -110,12 +110,14 @@ class ServerRun:
             task = bar.add_task("Recovering", total=1.0)
             while True:
                 app = self._server.app
-                bar.update(task, completed=app.recovery_progress if app is not None else 0.0)
+                bar.update(
+                    task, completed=app.backend.recovery_progress if app is not None else 0.0
+                )
                 await asyncio.sleep(PROGRESS_EVERY_S)
 
     def _print_recovery(self) -> None:
         assert self._server.app is not None
-        engine = self._server.app.engine
+        engine = self._server.app.backend.engine
         report, notes = engine.wal_report, engine.notes
         kafka = self._server.kafka.store
         beside = [] if kafka is None else kafka.report.findings

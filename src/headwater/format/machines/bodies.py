@@ -126,9 +126,9 @@ def decode_payload(kind: EntryType, payload: bytes) -> Body:
     return body
 
 
-def witness_of(entry: MachineEntry) -> int:
+def witness_of(payload: bytes) -> int:
     """The offset everything before which was synced when this entry was written; 0 if unsaid."""
     try:
-        return _witness(entry.payload).synced
+        return _witness(payload).synced
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return 0

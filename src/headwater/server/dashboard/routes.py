@@ -7,6 +7,7 @@ from typing import Final
 from headwater.server.access.keys import Scope
 from headwater.server.dashboard import files, maintenance_reports
 from headwater.server.health import status
+from headwater.server.health.overview import Overview
 from headwater.server.http import requeue_handler
 from headwater.server.http.route_table import Route
 from headwater.wire.requests import RequeueBody
@@ -23,7 +24,7 @@ DASHBOARD_ROUTES: Final = (
     Route(
         "GET", "/v0/status", status.status, "The server at a glance: log, pressure, totals",
         Scope.READ,
-        answer=StatusAnswer,
+        answer=StatusAnswer, served_by=Overview,
     ),
     Route(
         "GET", "/v0/jobs", maintenance_reports.list_jobs,

@@ -16,7 +16,7 @@ from headwater.engine.kafka.joined_store import JoinedStore
 from headwater.engine.partition import Repeated
 from headwater.engine.pressure import PressureControl
 from headwater.observe.logs import Logger
-from headwater.server.connection import Awaits, Connections, Room
+from headwater.server.connection import Awaits, Ports
 from headwater.server.failures import unforeseen
 from headwater.server.kafka.call import Call, Caller
 from headwater.server.kafka.failures import code_of
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from headwater.engine.partition import BatchPartition, Produced
     from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
-    from headwater.server.access.quotas import Shares
-    from headwater.server.intake import Intake
     from headwater.server.kafka.users import Principal
 
 DEADLINES_S: Final = {Awaits.REQUEST: 600.0, Awaits.ANSWERS_TAKEN: 600.0}
@@ -67,11 +65,9 @@ class KafkaEndpoint:
         store: JoinedStore,
         coordinator: Coordinator,
         readers: Executor,
-        room: Room,
         pressure_control: PressureControl,
         users: Users,
-        shares: Shares,
-        intake: Intake,
+        ports: Ports,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -86,9 +82,7 @@ class KafkaEndpoint:
         """The principal before signing in."""
         self.log = Logger("headwater.kafka")
         self.counters = EndpointCounters()
-        self.connections = Connections(
-            room, shares, intake, clock, settings.deadlines, self.log, DEADLINES_S
-        )
+        self.connections = ports.connections(self.log, DEADLINES_S)
         self.pipeline_max = settings.limits.pipeline
         self.request_bytes_max = settings.limits.kafka_request_bytes
         self.now_us = clock.monotonic_us

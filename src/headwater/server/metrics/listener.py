@@ -7,18 +7,24 @@ publicly without any.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import AccessError
-from headwater.server.app import App
+from headwater.observe.logs import Logger
+from headwater.server.access.access import Access
+from headwater.server.backend import Backend
+from headwater.server.connection import Ports, Room
 from headwater.server.http.connection import HttpConnection
+from headwater.server.http.dispatcher import Dispatcher
+from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
-from headwater.server.http.route_table import Route
+from headwater.server.http.route_table import Handler, Route, RouteTable
 from headwater.server.http.routes import ROUTES
-from headwater.server.server import Server, tls_context, why_not
+from headwater.server.intake import Intake
+from headwater.server.ports import tls_context, why_not
+from headwater.server.server import Server
 from headwater.wire.http_errors import HttpError
 
 PATHS: Final = frozenset(
@@ -35,7 +41,8 @@ class MetricsListener:
         self._port = port
         self._clock = clock or SystemClock()
         self._listening: asyncio.Server | None = None
-        self._app: App | None = None
+        self._ports: Ports | None = None
+        self._endpoint: HttpEndpoint | None = None
         self._ticker: asyncio.Task[None] | None = None
 
     @property
@@ -44,15 +51,23 @@ class MetricsListener:
         return int(self._listening.sockets[0].getsockname()[1])
 
     async def start(self) -> None:
-        loop = asyncio.get_running_loop()
-        routes = tuple(
-            replace(route, handler=self._shown(route)) for route in ROUTES if route.path in PATHS
+        loop, settings = asyncio.get_running_loop(), self._server.settings
+        access = Access(settings)
+        self._ports = Ports(
+            Room(settings.limits.connections),
+            access.quotas.connections,
+            Intake(loop, _nothing),
+            self._clock,
+            settings.deadlines,
         )
-        settings = self._server.settings
-        app = self._app = App(settings, self._clock, loop, routes)
+        endpoint = HttpEndpoint(self._ports, settings.limits, Logger("headwater.server"))
+        self._endpoint = endpoint
+        routes = [_shown(route) for route in ROUTES if route.path in PATHS]
+        table = RouteTable(routes, {Server: self._server})
+        dispatcher = Dispatcher(endpoint, Backend(), access, table, _never, _refuse_upgrade)
         try:
             self._listening = await loop.create_server(
-                lambda: HttpConnection(app),
+                lambda: HttpConnection(dispatcher),
                 settings.host,
                 self._port,
                 ssl=tls_context(settings),
@@ -63,28 +78,44 @@ class MetricsListener:
                 f"cannot listen on {settings.host}:{self._port} for metrics ({why_not(error)})",
                 advice="choose another --metrics-port, or 0 for a free one",
             ) from error
-        self._ticker = loop.create_task(self._tick(app))
+        self._ticker = loop.create_task(self._tick(endpoint))
 
-    def _shown(self, route: Route) -> Callable[[App, Exchange], None]:
-        """The route's own handler, looking at the real server."""
-
-        def handle(_app: App, exchange: Exchange) -> None:
-            if self._server.app is None:
-                raise HttpError("not_ready", "starting; try again soon")
-            route.handler(self._server.app, exchange)
-
-        return handle
-
-    async def _tick(self, app: App) -> None:
+    async def _tick(self, endpoint: HttpEndpoint) -> None:
         while True:
             await asyncio.sleep(TICK_S)
-            app.check_deadlines()
+            endpoint.connections.check_deadlines()
 
     async def stop(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
         if self._listening is not None:
             self._listening.close()
-        if self._app is not None:
-            self._app.connections.abort()
-            self._app.intake.close()
+        if self._endpoint is not None and self._ports is not None:
+            self._endpoint.connections.abort()
+            self._ports.intake.close()
+
+
+def _shown(route: Route) -> Route:
+    """The same, about the server that is shown here."""
+    return replace(route, handler=_handler(route), served_by=Server)
+
+
+def _handler(route: Route) -> Handler:
+    def handle(server: Server, exchange: Exchange) -> None:
+        if server.app is None:
+            raise HttpError("not_ready", "starting; try again soon")
+        route.handler(server.app.services[route.served_by], exchange)
+
+    return handle
+
+
+def _nothing() -> None:
+    """No writes come in here."""
+
+
+def _never(_exchange: Exchange) -> bool:
+    return False
+
+
+def _refuse_upgrade(_exchange: Exchange, _rest: bytes) -> None:
+    raise HttpError("not_found", "this path does not speak WebSocket")
