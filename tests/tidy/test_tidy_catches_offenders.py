@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.tidy import conduct, names, shape
+from tests.tidy import conduct, imports, names, shape
 from tests.tidy.source import Source
 from tests.tidy.test_tidy import RULES, Rule
 
@@ -154,3 +154,34 @@ def test_a_name_may_mean_two_things_where_the_table_says_why() -> None:
 def test_a_reason_that_is_not_needed_any_more_is_a_finding() -> None:
     (finding,) = names.names_mean_one_thing(classes("Gap"), {"Gap": "a reason"})
     assert "Gap means one thing" in str(finding)
+
+
+def package(**texts: str) -> list[Source]:
+    return [Source(PurePosixPath(f"src/headwater/{name}.py"), text) for name, text in texts.items()]
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from headwater.one import First\n",
+        "from headwater import one\n",
+        "import headwater.one\n",
+        "def late():\n    from headwater.one import First\n",
+        "if TYPE_CHECKING:\n    from headwater.one import First\n",
+    ],
+)
+def test_modules_that_import_each_other_are_found_whatever_the_way_back(back: str) -> None:
+    sources = package(
+        one="from headwater.two import Second\n", two="import headwater.three\n", three=back
+    )
+    knot = frozenset(("headwater.one", "headwater.two", "headwater.three"))
+    assert imports.knots(imports.imports_of(sources)) == {knot}
+
+
+def test_modules_that_import_one_way_are_no_knot() -> None:
+    sources = package(
+        one="from headwater.two import Second\nimport headwater.three\n",
+        two="from headwater.three import Third\n",
+        three="import os\n",
+    )
+    assert imports.knots(imports.imports_of(sources)) == set()
