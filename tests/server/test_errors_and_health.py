@@ -16,7 +16,7 @@ from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings
 from headwater.core import errors
 from headwater.observe.metrics import METRICS
-from headwater.server.http.routes import ROUTES
+from headwater.server.routes import ROUTES
 from headwater.wire.http_errors import REASON, STATUS_OF_CODE, HttpError, status_of
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import RawHttp

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from headwater.server.http.route_table import Route
-from headwater.server.http.routes import ROUTES
+from headwater.server.routes import ROUTES
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")

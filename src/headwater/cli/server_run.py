@@ -20,7 +20,7 @@ from headwater.core.memory import keep_freed_memory
 from headwater.core.version import __version__
 from headwater.disk import PosixDisk, replace_file
 from headwater.engine.engine import Engine
-from headwater.server.metrics.listener import MetricsListener
+from headwater.server.metrics_listener import MetricsListener
 from headwater.server.server import Server
 
 PROGRESS_EVERY_S = 0.1

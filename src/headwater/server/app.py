@@ -23,7 +23,6 @@ from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.queue_handlers import WorkerLines
 from headwater.server.http.route_table import RouteTable
-from headwater.server.http.routes import ROUTES
 from headwater.server.http.write_batcher import WriteBatcher
 from headwater.server.http.write_replies import WriteReplies
 from headwater.server.intake import Intake
@@ -33,6 +32,7 @@ from headwater.server.machines.instance_stream import InstanceStreams
 from headwater.server.machines.transition_follower import TransitionFeed
 from headwater.server.machines.webhooks import Webhooks
 from headwater.server.metrics.samples import Scrape
+from headwater.server.routes import ROUTES
 from headwater.server.streams.delivery import Delivery
 from headwater.server.streams.job_pusher import JobPusher
 from headwater.server.streams.open_streams import OpenStreams

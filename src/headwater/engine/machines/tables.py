@@ -108,8 +108,7 @@ class Tables(MachineSink):
     # -- what the fold calls at a start, and live changes as well; implements `MachineSink`
 
     def made(self, instance: Instance) -> None:
-        if len(self.deletions):
-            self.deletions.forget(instance.id)
+        self.deletions.forget(instance.id)
 
     def deleted(self, before: Instance, offset: int, _at: int) -> None:
         if self.keeps_retired_ids:

@@ -10,8 +10,9 @@ keeps the parsed head with its route, key and usage. `exchange.Exchange` is one 
 answer. `dispatcher.Dispatcher` looks up its route in `route_table`, checks its key and lets its
 handler begin. `endpoint.HttpEndpoint` is what the connections of one port share.
 
-`routes.ROUTES` is the contract as one table: method, path, handler, scope, bodies, errors. The
-OpenAPI document (`openapi`) and docs/access.md are compared with it.
+`routes.HTTP_ROUTES` is the contract of this package as a table: method, path, handler, scope,
+bodies, errors. `server.routes` joins it to those of the other packages; the OpenAPI document
+(`openapi`) and docs/access.md are compared with all of them.
 
 Handlers are plain functions of a service and the exchange; most services are the `Backend`, and the
 route names the others. `operation.HttpOperation` carries an operation of the engine to its answer.

@@ -21,9 +21,9 @@ from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import Handler, Route, RouteTable
-from headwater.server.http.routes import ROUTES
 from headwater.server.intake import Intake
 from headwater.server.ports import tls_context, why_not
+from headwater.server.routes import ROUTES
 from headwater.server.server import Server
 from headwater.wire.http_errors import HttpError
 
