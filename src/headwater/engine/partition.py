@@ -16,7 +16,6 @@ only its reader (I14).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 import numpy
@@ -27,7 +26,6 @@ from headwater.core.durability import Durability
 from headwater.core.results import TopicState
 from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import BatchHeader
-from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection
 from headwater.store.checked_reads import RecordDamage
 
@@ -44,18 +42,6 @@ class FrameRun(NamedTuple):
     buffer: bytes | memoryview
     offsets: NDArray[numpy.int64]
     in_segment: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ReadFilter:
-    """What a reader leaves out. Left-out records still move its cursor."""
-
-    nodes: frozenset[bytes] = frozenset()
-    matcher: TagMatcher | None = None
-
-    @property
-    def keeps_all(self) -> bool:
-        return not self.nodes and self.matcher is None
 
 
 class ReadPlan(Protocol):

@@ -22,10 +22,9 @@ from headwater.engine.backup.kafka_files import read_every_batch
 from headwater.engine.backup.machine_files import check_machines, read_every_entry
 from headwater.engine.backup.restore import check_facts, unpacked
 from headwater.engine.backup.still_clock import StillClock
-from headwater.engine.partition import ReadFilter
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.state.topic import Topic
-from headwater.engine.topics.reader import read_records
+from headwater.engine.topics.reader import ReadFilter, read_records
 from headwater.format.backup import Manifest
 from headwater.format.checksum import RunningChecksum
 from headwater.model.loss import DAMAGED

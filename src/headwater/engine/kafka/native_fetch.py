@@ -13,10 +13,10 @@ from headwater.core.errors import DamageError, StorageError
 from headwater.core.records import Record
 from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError
 from headwater.engine.owner import Owner
-from headwater.engine.partition import Batch, ReadFilter
+from headwater.engine.partition import Batch
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
-from headwater.engine.topics.reader import TopicPlan, read_records
+from headwater.engine.topics.reader import ReadFilter, TopicPlan, read_records
 from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
 from headwater.model.loss import DAMAGED

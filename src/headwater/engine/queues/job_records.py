@@ -10,10 +10,11 @@ import numpy
 
 from headwater.core.records import Record
 from headwater.engine.operation import AsOwner, InFiles, Operation
-from headwater.engine.partition import FrameRun, ReadFilter, ReadPlan
+from headwater.engine.partition import FrameRun, ReadPlan
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import EMPTY_ROUNDS_MAX, Take, Taken, take_records
 from headwater.engine.topics.protocols import TopicEngine
+from headwater.engine.topics.reader import ReadFilter
 from headwater.model.slots import as_run
 from headwater.store.segment import SegmentChangedError
 

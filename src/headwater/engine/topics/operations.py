@@ -12,12 +12,12 @@ from headwater.core.errors import InvalidRequestError
 from headwater.core.records import Record
 from headwater.core.results import Appended, Deleted, Diff, Tombstone, TopicState
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Woken
-from headwater.engine.partition import Partition, ReadFilter, ReadPlan
+from headwater.engine.partition import Partition, ReadPlan
 from headwater.engine.state.engine_core import EngineCounters
 from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.loader import TagRead, install_tags, load_tags, plan_tags
 from headwater.engine.topics.protocols import PartitionSpace, ReadSide, TopicEngine
-from headwater.engine.topics.reader import read_records
+from headwater.engine.topics.reader import ReadFilter, read_records
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.model.match import TagMatcher, parse_match
 from headwater.store.checked_reads import RecordDamage

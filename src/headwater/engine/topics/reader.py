@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import RequestError
 from headwater.core.records import Record
-from headwater.engine.partition import FrameRun, ReadFilter, ReadPlan
+from headwater.engine.partition import FrameRun, ReadPlan
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.tail import TailChunk
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.format.frame import FRAME, FrameFlag, split_data
 from headwater.format.segment import SEGMENT_FRAME, Entries
+from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection, select
 from headwater.model.slots import as_run
 from headwater.store.checked_reads import RecordDamage, good_positions
@@ -168,6 +169,18 @@ class TopicPlan:
         offsets = picked.astype(numpy.int64)
         offsets -= data.base
         return FrameRun(data.buffer, offsets, in_segment=True), findings
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFilter:
+    """What a reader leaves out. Left-out records still move its cursor."""
+
+    nodes: frozenset[bytes] = frozenset()
+    matcher: TagMatcher | None = None
+
+    @property
+    def keeps_all(self) -> bool:
+        return not self.nodes and self.matcher is None
 
 
 class Reader:

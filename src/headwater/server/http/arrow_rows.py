@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy
 
-from headwater.engine.partition import ReadFilter, ReadPlan
+from headwater.engine.partition import ReadPlan
 from headwater.engine.topics.operations import Take, Taken
+from headwater.engine.topics.reader import ReadFilter
 from headwater.wire.arrow import ARROW_MEDIA_TYPE, arrow_stream, frames_to_arrow
 
 __all__ = ["ARROW_MEDIA_TYPE", "arrow_stream", "take_arrow"]

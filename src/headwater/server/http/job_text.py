@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from headwater.engine.operation import Operation
-from headwater.engine.partition import FrameRun, ReadFilter, ReadPlan
+from headwater.engine.partition import FrameRun, ReadPlan
 from headwater.engine.queues.claims import Queues
 from headwater.engine.queues.job_records import fetch_planned, runs_at_hand
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import Taken
 from headwater.engine.topics.protocols import TopicEngine
+from headwater.engine.topics.reader import ReadFilter
 from headwater.model.queue import Grant
 from headwater.wire.frames import More, render_frames, render_objects
 from headwater.wire.render import Projection

@@ -7,9 +7,9 @@ from contextlib import nullcontext
 from functools import lru_cache
 
 from headwater.core.records import Record
-from headwater.engine.partition import ReadFilter, ReadPlan
+from headwater.engine.partition import ReadPlan
 from headwater.engine.topics.operations import Take, Taken
-from headwater.engine.topics.reader import decode_run
+from headwater.engine.topics.reader import ReadFilter, decode_run
 from headwater.native import compiled
 from headwater.wire.frames import render_frames
 from headwater.wire.render import Projection, render_record

@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 from headwater.core.clock import Clock
 from headwater.core.results import Tombstone
 from headwater.core.units import US_PER_S
-from headwater.engine.partition import Partition, ReadFilter, ReadPlan, Wakeup
+from headwater.engine.partition import Partition, ReadPlan, Wakeup
 from headwater.engine.pressure import PressureControl
 from headwater.engine.ready_set import ReadySet
 from headwater.engine.state.topic import Topic
@@ -34,7 +34,7 @@ from headwater.engine.topics.operations import (
     ensure_loaded,
     read_as_operation,
 )
-from headwater.engine.topics.reader import TopicPlan
+from headwater.engine.topics.reader import ReadFilter, TopicPlan
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.backend import Backend
