@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from bench.conditions import describe_machine
 from bench.log_under_test import WrongResultError
 from bench.scale import program, topics
 from bench.scale.drawing import draw_all
@@ -203,6 +205,19 @@ def test_a_picture_has_a_line_for_each_side_in_each_panel(tmp_path: Path) -> Non
         assert len(root.findall(".//{*}polyline")) == count * 2
         texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
         assert {"kernel <6>", "Headwater & more"} <= set(texts)
+
+
+def test_conditions_are_told_without_git_and_without_what_pip_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = describe_machine(tmp_path)
+
+    def unknown(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", unknown)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert describe_machine(tmp_path) == whole | {"commit": "unknown"}
 
 
 WORK_S = 0.3

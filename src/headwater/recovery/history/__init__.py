@@ -15,6 +15,7 @@ whose log is read in two ways, have two:
   floors, settings, keys and leases between them, in the order of the log.
 
 `floors` has what both share: what is gone from the front of a topic, and what a delete means.
+`losses` is what follows at the end of a log: which seqs of a topic never get a record.
 Start reading there, then `topics`, then `contents`. What a live change makes of an owner's tables
 is decided before it is written (`engine.machines.draft`); a fold is for what is read back.
 """

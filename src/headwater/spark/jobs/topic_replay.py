@@ -39,6 +39,11 @@ from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
 from headwater.recovery.history.contents import ContentSink, TopicHistory
 from headwater.recovery.history.floors import Deletion
+from headwater.recovery.history.losses import (
+    lose_ephemeral,
+    may_lose_ephemeral,
+    reserved_seqs,
+)
 from headwater.recovery.topics.catalog import KnownTopic
 from headwater.recovery.topics.rows import entries_in_log
 from headwater.recovery.topics.stored_topic import load_log
@@ -153,10 +158,11 @@ class TopicReplay(ContentSink[LoggedRows]):
         """What a start concludes: seqs that will never have a record, then caps and ages."""
         settings = self.log.settings
         self._give_back(None)
-        if not settings.durability.is_logged or self._history.was_ephemeral:
-            self._lose_ephemeral()
-        if settings.durability is Durability.DISK and self.ceiling > self.log.visible_seq:
-            self._fill(self.ceiling, self.last_ts, lost=True)
+        if may_lose_ephemeral(settings, was_ephemeral=self._history.was_ephemeral):
+            self.logged_upto = None if settings.durability.is_logged else self.log.visible_seq
+            lose_ephemeral(self, self.known.stored.head_seq)
+        if reserved_seqs(self.log, self.ceiling):
+            self.lose(self.ceiling, logged=True)
         self.log.evict(now_ms)
         if self.leases is not None:
             self.leases.keep(self.log.index.is_live)
@@ -202,17 +208,11 @@ class TopicReplay(ContentSink[LoggedRows]):
         if logged:
             self.places.append(Place(first, None, numpy.zeros(upto_seq + 1 - first, numpy.int64)))
 
-    def _lose_ephemeral(self) -> None:
-        log, head = self.log, self.known.stored.head_seq
-        is_logged = log.settings.durability.is_logged
-        self.logged_upto = None if is_logged else log.visible_seq
-        if head <= log.visible_seq:
-            return
-        if log.count:
-            self._fill(head, self.last_ts, lost=True, logged=is_logged)
-            return
-        self.log = TopicLog(log.settings, log.epoch, head + 1)
-        self.log.restore_floors(head + 1, head + 1, log.losses | Loss.LOST_TAIL)
+    def lose(self, upto_seq: int, *, logged: bool) -> None:
+        self._fill(upto_seq, self.last_ts, lost=True, logged=logged)
+
+    def begin_anew(self, log: TopicLog) -> None:
+        self.log = log
         self.places.clear()
 
     # -- control frames
