@@ -65,9 +65,11 @@ def _libraries(*names: str) -> list[str]:
 def _imported(name: str) -> str:
     """As in a packed environment, which has modules and not what pip wrote about them."""
     try:
-        return f"{name} {import_module(name).__version__}"
+        module = import_module(name)
     except ImportError:
         return f"no {name}"
+    # xxhash has the one, the others the other.
+    return f"{name} {getattr(module, '__version__', None) or getattr(module, 'VERSION', 'unknown')}"
 
 
 def _commit() -> str:

@@ -80,10 +80,14 @@ def load_cores(count: int) -> set[int]:
 
 @contextmanager
 def started(sides: Sequence[Side], cores: int) -> Iterator[None]:
-    """All of them run, and all of them are ended, whatever happens."""
+    """All of them run, and all of them are killed, whatever happens: nobody needs their data.
+
+    A clean stop would write a checkpoint of it, for longer than a cell takes.
+    """
     with ExitStack() as ends:
         for side in sides:
             with on_cores(server_cores(cores)):
-                ends.enter_context(side.server)
+                side.server.start()
+            ends.callback(side.server.kill)
         with on_cores(load_cores(cores)):
             yield

@@ -8,10 +8,10 @@ commands, each for a stream of its own choice, since redis-benchmark picks for e
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOADS
@@ -35,7 +35,7 @@ TOPIC: Final = "scale-%d"
 STREAM: Final = "scale"
 KEY: Final = "scale:%012d"
 KEY_AT_RANDOM: Final = "scale:__rand_int__"
-REPLIES_AT_ONCE: Final = 64
+AT_ONCE: Final = 64
 TOPICS_OF_A_PAGE: Final = 1_000
 IO_THREADS: Final = 4
 CORES_FOR_IO_THREADS: Final = 4
@@ -64,6 +64,11 @@ def redis_server(directory: Path, cores: int) -> RedisServer:
     return RedisServer(directory, IO_THREADS if cores >= CORES_FOR_IO_THREADS else 1)
 
 
+def threads_for(connections: int, at_most: int) -> int:
+    """wrk gives each thread as many connections, and leaves out those that remain."""
+    return max(n for n in range(1, at_most + 1) if not connections % n)
+
+
 class HttpRequests:
     """wrk: connections that send a request to a topic picked at random, and wait for the answer."""
 
@@ -81,7 +86,7 @@ class HttpRequests:
         self._path = path
         self._topics = topics
         self._connections = connections
-        self._threads = min(threads, connections)
+        self._threads = threads_for(connections, threads)
 
     def command(self, seconds: float) -> list[str]:
         return [
@@ -248,30 +253,29 @@ def prepare(side: Side, topics: int, records: int) -> None:
         return
     if isinstance(server, RedisServer):
         with Redis(server.port) as redis:
-            _in_windows(
-                topics,
-                lambda number: (
-                    encode_command("XADD", KEY % number, "*", FIELD, PAYLOADS[1]) * records
-                ),
-                redis.send_many,
-                lambda count: [redis.reply() for _ in range(count * records)],
-            )
+            # Else it would sync for every 16 KiB that it reads.
+            redis.call("CONFIG", "SET", "appendfsync", "no")
+            redis.send("CLIENT", "REPLY", "OFF")
+            for window in _windows(topics):
+                redis.send_many(b"".join([_add(number) * records for number in window]))
+            redis.call("CLIENT", "REPLY", "ON")
+            redis.call("CONFIG", "SET", "appendfsync", "always")
     else:
         body = b'{"records":[%s]}' % b",".join([b'{"data":%s}' % PAYLOADS[1]] * records)
-        _post_to_each(server.port, topics, body)
+        try:
+            _post_to_each(server.port, topics, body)
+        except WrongResultError as error:
+            raise WrongResultError(f"{side.name}: {error}; {server.last_words()}") from error
     side.sent(topics * records, 0)
 
 
-def _in_windows(
-    topics: int,
-    request: Callable[[int], bytes],
-    send: Callable[[bytes], object],
-    receive: Callable[[int], object],
-) -> None:
-    for first in range(0, topics, REPLIES_AT_ONCE):
-        window = range(first, min(first + REPLIES_AT_ONCE, topics))
-        send(b"".join(map(request, window)))
-        receive(len(window))
+def _windows(topics: int) -> Iterator[range]:
+    for first in range(0, topics, AT_ONCE):
+        yield range(first, min(first + AT_ONCE, topics))
+
+
+def _add(topic: int) -> bytes:
+    return encode_command("XADD", KEY % topic, "*", FIELD, PAYLOADS[1])
 
 
 def _post_to_each(port: int, topics: int, body: bytes) -> None:
@@ -283,20 +287,30 @@ def _post_to_each(port: int, topics: int, body: bytes) -> None:
             body,
         )
 
-    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
-        _in_windows(topics, request, connection.sendall, lambda n: _answers(connection, n))
+    # One request on each connection at a time, so that one sync is for all of a window.
+    with ExitStack() as ends:
+        connections = [
+            ends.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            for _ in range(min(topics, AT_ONCE))
+        ]
+        for window in _windows(topics):
+            used = list(zip(connections, window, strict=False))
+            for connection, number in used:
+                connection.sendall(request(number))
+            for connection, _ in used:
+                _expect_good(connection)
 
 
-def _answers(connection: socket.socket, count: int) -> None:
-    """So many good ones. The body of the last may come later; nobody reads it."""
+def _expect_good(connection: socket.socket) -> None:
+    """Its head at least. What is left of an answer comes before the next and is passed over."""
     received = b""
-    while received.count(_STATUS) < count:
+    while (at := received.find(_STATUS)) < 0 or len(received) < at + len(_GOOD):
         chunk = connection.recv(1 << 18)
         if not chunk:
             raise WrongResultError("the server closed the connection that prepares")
         received += chunk
-    if received.count(_STATUS) != received.count(_GOOD):
-        raise WrongResultError(f"the server refuses to prepare: {received[:300]!r}")
+    if not received.startswith(_GOOD, at):
+        raise WrongResultError(f"the server refuses to prepare: {received[at:][:300]!r}")
 
 
 def check_count(side: Side, topics: int) -> None:
@@ -315,15 +329,9 @@ def check_count(side: Side, topics: int) -> None:
 
 
 def _redis_count(port: int, topics: int) -> int:
-    counts: list[Any] = []
     with Redis(port) as redis:
-        _in_windows(
-            topics,
-            lambda number: encode_command("XLEN", KEY % number),
-            redis.send_many,
-            lambda count: counts.extend(redis.reply() for _ in range(count)),
-        )
-    return int(sum(counts))
+        redis.send_many(b"".join([encode_command("XLEN", KEY % n) for n in range(topics)]))
+        return sum([redis.reply() for _ in range(topics)])
 
 
 def _headwater_count(port: int) -> int:

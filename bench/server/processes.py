@@ -12,6 +12,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -147,6 +148,14 @@ class ServerProcess(ABC):
                 process.wait()
         if self._output is not None:
             self._output.close()
+
+    def kill(self) -> None:
+        """All of its processes at once, it first: what it holds is needed no longer."""
+        members = _family(self.pid)
+        self.end(signal.SIGKILL)
+        for member in members:
+            with suppress(ProcessLookupError):  # the one above, or ended with it
+                os.kill(member, signal.SIGKILL)
 
     @property
     def pid(self) -> int:

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
+from bench.conditions import describe_machine
 from bench.log_under_test import WrongResultError
 from bench.scale import program, topics
 from bench.scale.drawing import draw_all
@@ -187,6 +189,15 @@ def test_the_matrix_is_every_kind_over_its_own_axes() -> None:
         matrix_of("--what", "writes")
 
 
+@pytest.mark.parametrize(
+    ("connections", "threads"), [(1, 1), (16, 4), (64, 4), (1000, 5), (7, 1), (6, 6)]
+)
+def test_the_threads_of_wrk_have_as_many_connections_as_were_chosen(
+    connections: int, threads: int
+) -> None:
+    assert topics.threads_for(connections, 6) == threads
+
+
 def test_a_picture_has_a_line_for_each_side_in_each_panel(tmp_path: Path) -> None:
     figures = [
         Figure(Cell(what, n, c, 2), side, "fsync", rate=n * c, p50_us=c, p99_us=c, p999_us=c)
@@ -203,6 +214,19 @@ def test_a_picture_has_a_line_for_each_side_in_each_panel(tmp_path: Path) -> Non
         assert len(root.findall(".//{*}polyline")) == count * 2
         texts = [text.text for text in root.iter("{http://www.w3.org/2000/svg}text")]
         assert {"kernel <6>", "Headwater & more"} <= set(texts)
+
+
+def test_conditions_are_told_without_git_and_without_what_pip_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = describe_machine(tmp_path)
+
+    def unknown(name: str) -> str:
+        raise metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr(metadata, "version", unknown)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert describe_machine(tmp_path) == whole | {"commit": "unknown"}
 
 
 WORK_S = 0.3
