@@ -16,7 +16,7 @@ from headwater.engine.owner import Owner
 from headwater.engine.partition import Batch
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
-from headwater.engine.topics.reader import ReadFilter, TopicPlan, read_records
+from headwater.engine.topics.reader import ReadFilter, TopicReadPlan, read_records
 from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
 from headwater.model.loss import DAMAGED
@@ -48,14 +48,14 @@ class NativeFetch:
                 f"offset {offset}; there are {self.log_start_offset} to {self.high_watermark}",
             )
         self._is_empty = offset == self.high_watermark
-        self._plan: TopicPlan | None = None
+        self._plan: TopicReadPlan | None = None
         if topic.loaded and not self._is_empty:
             self._plan = self._plan_now()
         self.skips_damaged = False
 
-    def _plan_now(self) -> TopicPlan:
+    def _plan_now(self) -> TopicReadPlan:
         plan = self._topic.plan(self.offset, RECORDS_MAX, self._bytes_max)
-        assert isinstance(plan, TopicPlan)
+        assert isinstance(plan, TopicReadPlan)
         self._counters.reads += 1
         self._counters.tombstones += plan.selection.tombstone is not None
         return plan
@@ -87,12 +87,12 @@ class NativeFetch:
             return self._batches(records, plan.selection.next_from_seq)
         raise StorageError(f"{self._topic.name!r} is being rewritten")
 
-    def _plan_again(self, plan: TopicPlan, findings: list[RecordDamage]) -> TopicPlan:
+    def _plan_again(self, plan: TopicReadPlan, findings: list[RecordDamage]) -> TopicReadPlan:
         """It ends before what is damaged now, or reports it."""
         plan.note_damage(findings)
         return self._plan_now()
 
-    def _refuse_damaged(self, plan: TopicPlan) -> None:
+    def _refuse_damaged(self, plan: TopicReadPlan) -> None:
         """What is lost for another reason is a gap, as in a compacted topic. Damage is not."""
         gap = plan.selection.tombstone
         if gap is None or gap.reason != DAMAGED or self.skips_damaged:

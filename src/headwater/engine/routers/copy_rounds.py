@@ -33,7 +33,7 @@ from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import install, load_once
-from headwater.engine.topics.reader import Reader, TopicPlan
+from headwater.engine.topics.reader import Reader, TopicReadPlan
 from headwater.model.router import RouterCursor
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.store.segment import SegmentChangedError
@@ -251,7 +251,7 @@ class CopyRounds:
             return _batch(planned, from_seq, decode_source(runs))
         raise SegmentChangedError(f"{source.name!r} is being rewritten; it is tried again")
 
-    def _plan_next(self, source: Topic, cursor: RouterCursor) -> SourceBatch | TopicPlan | None:
+    def _plan_next(self, source: Topic, cursor: RouterCursor) -> SourceBatch | TopicReadPlan | None:
         """As the owner: what is next. What was evicted before it was copied needs no reading."""
         log = source.log
         records = max(self.records_per_round, 1)
@@ -272,7 +272,7 @@ class CopyRounds:
         return plan
 
 
-def _batch(plan: TopicPlan, from_seq: int, records: list[SourceRecord]) -> SourceBatch:
+def _batch(plan: TopicReadPlan, from_seq: int, records: list[SourceRecord]) -> SourceBatch:
     selection = plan.selection
     lost: list[range] = []
     if selection.tombstone is not None:

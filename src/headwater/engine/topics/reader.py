@@ -68,7 +68,7 @@ class SegmentRead:
 
 
 @dataclass(slots=True)
-class TopicPlan:
+class TopicReadPlan:
     topic: Topic
     selection: Selection
     head_seq: int
@@ -111,7 +111,7 @@ class TopicPlan:
             self.topic.store.note_damage(self.topic, findings)
         return True
 
-    def upto(self, last_seq: int) -> TopicPlan:
+    def upto(self, last_seq: int) -> TopicReadPlan:
         """Without what is behind this seq and not in segments yet."""
         reads = [
             TailRead(read.chunk, read.seqs[: read.seqs.searchsorted(last_seq, "right")])
@@ -188,7 +188,7 @@ class Reader:
         self._core = core
         self._topics = topics
 
-    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> TopicPlan:
+    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> TopicReadPlan:
         """As the owner: which records, and where their bytes are."""
         core = self._core
         if from_seq < 0:
@@ -201,7 +201,7 @@ class Reader:
 
     def plan_copying(
         self, topic: Topic, from_seq: int, limit: int, bytes_max: int, slots_max: int
-    ) -> TopicPlan:
+    ) -> TopicReadPlan:
         """As the owner: the same for a router, whose reads are not counted."""
         now_ms = self._core.retention_ms()
         selection = select(topic.log, from_seq, limit, bytes_max, now_ms, slots_max)
@@ -209,7 +209,7 @@ class Reader:
             self._topics.evicted(topic, selection.eviction)
         return self._located(topic, selection)
 
-    def plan_seqs(self, topic: Topic, seqs: Sequence[int]) -> TopicPlan:
+    def plan_seqs(self, topic: Topic, seqs: Sequence[int]) -> TopicReadPlan:
         """As the owner: where these records are, as far as they are there and not known damaged."""
         index, damaged = topic.log.index, topic.log.damaged
         run = as_run(seqs)
@@ -222,9 +222,9 @@ class Reader:
         selection = Selection(live, upto, False, None, len(live))
         return self._located(topic, selection)
 
-    def _located(self, topic: Topic, selection: Selection) -> TopicPlan:
+    def _located(self, topic: Topic, selection: Selection) -> TopicReadPlan:
         log, verify, seqs = topic.log, self._core.settings.verify_reads, selection.seqs
-        plan = TopicPlan(topic, selection, log.visible_seq, log.earliest_seq, verify)
+        plan = TopicReadPlan(topic, selection, log.visible_seq, log.earliest_seq, verify)
         if not len(seqs):
             return plan
         tail_first = topic.tail.first_seq
@@ -246,7 +246,7 @@ class Reader:
                     plan.reads.append(TailRead(chunk, rest[low:high]))
         return plan
 
-    def _locate_in_segments(self, plan: TopicPlan, seqs: NDArray[numpy.int64]) -> None:
+    def _locate_in_segments(self, plan: TopicReadPlan, seqs: NDArray[numpy.int64]) -> None:
         topic = plan.topic
         at = topic.segment_position(int(seqs[0]))
         while len(seqs):

@@ -34,7 +34,7 @@ from headwater.engine.topics.operations import (
     ensure_loaded,
     read_as_operation,
 )
-from headwater.engine.topics.reader import ReadFilter, TopicPlan
+from headwater.engine.topics.reader import ReadFilter, TopicReadPlan
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.backend import Backend
@@ -270,7 +270,7 @@ def _take(options: ReadOptions, last_seq: int) -> Take[bytes]:
 
     def take_synced(plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
         """Only the tail can hold what is not synced: segments are, before they count."""
-        assert isinstance(plan, TopicPlan)
+        assert isinstance(plan, TopicReadPlan)
         return take(plan.upto(last_seq), keep)
 
     return take_synced
