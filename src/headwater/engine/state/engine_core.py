@@ -19,7 +19,7 @@ from headwater.engine.state.parts import Parts
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.engine.state.router_table import RouterTable
 from headwater.engine.state.tail import TailCache
-from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic import Topic, Wakeup
 from headwater.engine.state.topic_registry import Registry
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
@@ -132,6 +132,9 @@ class EngineCore:
     wake_forwarder: Callable[[], None] = lambda: None
     to_route: dict[int, Topic] = field(default_factory=dict)
     """Topics that routers may have something to copy from, by id."""
+    waiters: set[Wakeup] = field(default_factory=set)
+    """Of those that wait for topics that may not be there yet: called once, at the next update of
+    any topic."""
     on_update: Callable[[Topic], None] | None = None
     """Called for every topic that has something new, or is gone: for delivery to streams."""
     on_synced: Callable[[Topic], None] | None = None
@@ -143,6 +146,12 @@ class EngineCore:
         self.holds = RetentionHolds(self.clock)
         self.opened_us = self.clock.monotonic_us()
         self.opened_ms = self.clock.wall_ms()
+
+    def wake(self) -> None:
+        """Any topic has something new."""
+        waiters, self.waiters = self.waiters, set()
+        for wakeup in waiters:
+            wakeup()
 
     def retention_ms(self) -> int:
         """The time by which records expire."""

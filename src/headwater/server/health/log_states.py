@@ -7,35 +7,23 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from headwater.core.errors import PoisonedError
+from headwater.engine.readiness import engine_shards, state_name
 from headwater.wal.committer import LogState
 from headwater.wal.shard import Shard
 
 if TYPE_CHECKING:
     from headwater.server.app import App
 
-STATE_NAMES: Final = {
-    LogState.WRITABLE: "ok",
-    LogState.FULL: "full",
-    LogState.POISONED: "poisoned",
-}
-DEGRADED: Final = "degraded"
-"""All logs that are open are healthy, and a part of the directory could not be opened."""
 _WORDS: Final = {
     LogState.WRITABLE: "a log takes writes again",
     LogState.FULL: "a log has no room: writes are refused until there is some",
     LogState.POISONED: "a log failed: it acknowledges nothing until a restart",
 }
-_WORST_FIRST: Final = (LogState.POISONED, LogState.FULL)
 
 
 def shards_of(app: App) -> Iterator[tuple[str, int, Shard]]:
     """Whose log it is, the number of the shard, the shard. Only logs that are open."""
-    engine = app.engine
-    assert engine.core.wal is not None
-    for number, shard in enumerate(engine.core.wal.shards):
-        yield "topics", number, shard
-    if engine.machines.store is not None:
-        yield "machines", 0, engine.machines.store.shard
+    yield from engine_shards(app.engine)
     if app.kafka is not None and app.kafka.store is not None:
         yield "kafka", 0, app.kafka.store.shard
 
@@ -47,11 +35,7 @@ def poison_of(app: App) -> PoisonedError | None:
 
 
 def state_of(app: App) -> str:
-    states = {shard.state for _, _, shard in shards_of(app)}
-    worst = next((state for state in _WORST_FIRST if state in states), LogState.WRITABLE)
-    if worst is LogState.WRITABLE and app.engine.core.parts.away:
-        return DEGRADED
-    return STATE_NAMES[worst]
+    return state_name(app.engine, (shard for _, _, shard in shards_of(app)))
 
 
 class LogWatch:

@@ -15,7 +15,7 @@ OpenAPI document (`openapi`) and docs/access.md are compared with it.
 Handlers are plain functions of (app, exchange). Those of writes and reads take the short ways:
 `write_batcher` makes one append of the single writes that one turn of the loop read (decision
 0022), `shared_response` prints and sends their answers together, `write_handler` does one write by
-itself, `read_handlers` joins an answer from stored bytes (`json_rows`, `arrow_rows`). The others
+itself, `read_handlers` joins an answer from stored bytes (`json_rows`). The others
 (`topic_handlers`, `queue_handlers`, `router_handlers`, `requeue_handler`) begin an operation of the
 engine. `job_text` prints the jobs of a claim.
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headwater.engine.machines.operations import counts
+from headwater.engine.metrics import machine_samples as engine_machine_samples
 from headwater.observe.metrics import Sample
 from headwater.server.access.keys import ApiKey
 from headwater.server.machines.operations import sees_of
-from headwater.wal.committer import LogState
 
 if TYPE_CHECKING:
     from headwater.server.app import App
@@ -23,42 +23,10 @@ def machine_samples(app: App, key: ApiKey) -> list[Sample]:
             Sample("machines", 0 if own is None else own.machines),
             Sample("machine_instances", 0 if own is None else own.instances),
         ]
-    values = {
-        "machines": 0,
-        "machine_instances": 0,
-        "machine_watchers": 0,
-        "machine_wal_entries": 0,
-        "machine_wal_fsyncs": 0,
-        "machine_wal_bytes_written": 0,
-        "machine_wal_bytes": 0,
-        "machine_wal_segments": 0,
-        "machine_wal_read_only": 0,
-        "machine_wal_damaged_entries": 0,
-        "machine_compactions": 0,
-        "machine_idempotency_keys": 0,
-        "machine_idempotency_bytes": 0,
-        "machine_idempotency_keys_forgotten": 0,
-        "rcpx_connections": 0 if app.rcpx is None else len(app.rcpx.connections),
-        "webhook_deliveries": sum(each.delivered for each in app.webhooks.deliveries),
-        "webhook_failures": sum(each.failures for each in app.webhooks.deliveries),
-    }
-    store = app.engine.machines.store
-    if store is not None:
-        held, stats = counts(store), store.wal_stats()
-        values |= {
-            "machines": held.machines,
-            "machine_instances": held.instances,
-            "machine_watchers": store.watcher_count,
-            "machine_wal_entries": store.book.committed_sequence - 1,
-            "machine_wal_fsyncs": stats.fsyncs,
-            "machine_wal_bytes_written": stats.bytes_written,
-            "machine_wal_bytes": stats.total_size_bytes,
-            "machine_wal_segments": stats.segment_count,
-            "machine_wal_read_only": int(store.log_state is not LogState.WRITABLE),
-            "machine_wal_damaged_entries": stats.damaged_entries,
-            "machine_compactions": store.compactor.count,
-            "machine_idempotency_keys": len(store.tables.keys),
-            "machine_idempotency_bytes": store.tables.keys_bytes,
-            "machine_idempotency_keys_forgotten": store.tables.keys_forgotten,
-        }
-    return [Sample(name, value) for name, value in values.items()]
+    hooks = app.webhooks.deliveries
+    return [
+        *engine_machine_samples(app.engine.machines.store),
+        Sample("rcpx_connections", 0 if app.rcpx is None else len(app.rcpx.connections)),
+        Sample("webhook_deliveries", sum(each.delivered for each in hooks)),
+        Sample("webhook_failures", sum(each.failures for each in hooks)),
+    ]
