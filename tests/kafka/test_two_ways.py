@@ -9,8 +9,9 @@ import pytest
 
 import headwater
 from headwater.core.errors import DiskFullError, OverloadedError
-from headwater.engine.kafka.batch_appender import Produced
-from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.kafka.native_topics import NativePartition
+from headwater.engine.kafka.partition import KafkaPartition
+from headwater.engine.partition import Produced
 from headwater.engine.pending import Pending
 from headwater.engine.pressure import PressureControl
 from headwater.format.kafka.records import Producer
@@ -173,7 +174,7 @@ def test_whatever_the_store_says_is_told_alike(
         raise error
 
     with monkeypatch.context() as broken:
-        broken.setattr(KafkaStore, "append", fail)
+        broken.setattr(KafkaPartition, "append", fail)
         answer = ask(speaker, name, batch_of("a"))
     row = answer["responses"][0]["partition_responses"][0]
     assert (row["error_code"], row["base_offset"]) == (code, -1)
@@ -222,7 +223,7 @@ def test_only_what_was_stored_counts_as_produced(
     speaker.make_topic(name)
     with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
         client.create(f"{name}.own")
-    counters, store = broker.endpoint.counters, broker.endpoint.store
+    counters = broker.endpoint.counters
     once = batch_of("a", "b", producer=Producer(4_711, 0, 0))
 
     def counted(topic: str, batch: bytes) -> tuple[int, int]:
@@ -232,16 +233,16 @@ def test_only_what_was_stored_counts_as_produced(
 
     def fails(*_: object) -> Pending[Produced]:
         pending: Pending[Produced] = Pending()
-        broker.app.loop.call_soon(pending.fail, OverloadedError("the log took it back"))
+        broker.loop.call_soon(pending.fail, OverloadedError("the log took it back"))
         return pending
 
-    for topic in (name, f"{name}.own"):
+    for topic, kind in ((name, KafkaPartition), (f"{name}.own", NativePartition)):
         assert counted(topic, once) == (1, 2)
         assert counted(topic, once) == (0, 0), "it came again"
         behind = batch_of("z", producer=Producer(4_711, 0, 7))
         assert counted(topic, behind) == (0, 0), "refused at once"
         with monkeypatch.context() as failing:
-            failing.setattr(store, "append", fails)
+            failing.setattr(kind, "append", fails)
             assert counted(topic, batch_of("c")) == (0, 0), "refused by the log"
         assert counted(topic, batch_of("c")) == (1, 1)
 

@@ -82,7 +82,7 @@ def single(data: Any, **fields: Any) -> dict[str, Any]:
 
 
 def submissions(server: RunningServer) -> int:
-    wal = server.app.engine.core.wal
+    wal = server.app.backend.engine.core.wal
     assert wal is not None
     return sum(shard.counters.submissions for shard in wal.shards)
 
@@ -90,10 +90,10 @@ def submissions(server: RunningServer) -> int:
 def test_writes_of_one_turn_are_one_submission_and_each_gets_the_seq_of_its_record(
     server: RunningServer, writers: Writers
 ) -> None:
-    before, appends = submissions(server), server.app.engine.core.counters.appends
+    before, appends = submissions(server), server.app.backend.engine.core.counters.appends
     answers = writers.send_at_once([single({"n": n}) for n in range(WRITERS)])
     assert submissions(server) - before < WRITERS / 2
-    assert server.app.engine.core.counters.appends - appends == WRITERS
+    assert server.app.backend.engine.core.counters.appends - appends == WRITERS
     records = writers.records()
     for n, answer in enumerate(answers):
         assert answer.status == 200
@@ -246,7 +246,7 @@ def test_each_topic_has_its_own_records_when_writes_to_several_come_together(
 def test_what_is_not_taken_together_is_tried_one_by_one(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = server.app.engine
+    engine = server.app.backend.engine
     alone = engine.append
     refused: list[int] = []
 
@@ -271,7 +271,7 @@ def test_a_mistake_of_the_servers_own_leaves_nobody_without_an_answer(
         raise ZeroDivisionError("a mistake")
 
     with monkeypatch.context() as broken:
-        broken.setattr(server.app.engine, "append", append)
+        broken.setattr(server.app.backend.engine, "append", append)
         answers = writers.send_at_once([single(n) for n in range(WRITERS)])
     assert [answer.status for answer in answers] == [500] * WRITERS
     again = writers.send_at_once([single(n) for n in range(WRITERS)])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.tidy import conduct, shape
+from tests.tidy import conduct, imports, shape
 from tests.tidy.source import Source
 from tests.tidy.test_tidy import RULES, Rule
 
@@ -132,3 +132,34 @@ def test_every_rule_has_an_offender_and_a_decent_file() -> None:
     rules = {*RULES, shape.no_machine_is_named}
     assert {case.rule for case in BAD} == rules
     assert {case.rule for case in GOOD} == rules
+
+
+def package(**texts: str) -> list[Source]:
+    return [Source(PurePosixPath(f"src/headwater/{name}.py"), text) for name, text in texts.items()]
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from headwater.one import First\n",
+        "from headwater import one\n",
+        "import headwater.one\n",
+        "def late():\n    from headwater.one import First\n",
+        "if TYPE_CHECKING:\n    from headwater.one import First\n",
+    ],
+)
+def test_modules_that_import_each_other_are_found_whatever_the_way_back(back: str) -> None:
+    sources = package(
+        one="from headwater.two import Second\n", two="import headwater.three\n", three=back
+    )
+    knot = frozenset(("headwater.one", "headwater.two", "headwater.three"))
+    assert imports.knots(imports.imports_of(sources)) == {knot}
+
+
+def test_modules_that_import_one_way_are_no_knot() -> None:
+    sources = package(
+        one="from headwater.two import Second\nimport headwater.three\n",
+        two="from headwater.three import Third\n",
+        three="import os\n",
+    )
+    assert imports.knots(imports.imports_of(sources)) == set()

@@ -11,8 +11,8 @@ from collections.abc import Callable, Generator
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from headwater.core.driver import LATER, HandOver
+from headwater.engine.partition import Wakeup
 from headwater.engine.pending import Pending
-from headwater.engine.state.topic import Wakeup
 
 T = TypeVar("T")
 

@@ -74,6 +74,33 @@ def test_appends_are_the_same_bytes(topic_id: int, first_seq: int, rows: list[An
 
 
 @is_compiled
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2**64 - 1), st.integers(0, 2**62), st.integers(0, 15), st.lists(parts)
+        ),
+        max_size=8,
+    )
+)
+def test_batches_of_many_topics_are_the_same_bytes(batches: list[Any]) -> None:
+    columns: list[Any] = [
+        (topic_id, seq, topic_id, flags_of_all, *([row[n] for row in rows] for n in range(1, 5)))
+        for topic_id, seq, flags_of_all, rows in batches
+    ]
+    found = appends.encode_batches(columns)
+    assert [tuple(each) for each in found] == pure(appends.encode_batches, appends, columns)
+    for each, (topic_id, first_seq, flags_of_all, rows) in zip(found, batches, strict=True):
+        buffer, offsets, lengths, flags = each
+        for at, offset in enumerate(offsets):
+            frame = decode_frame(memoryview(buffer), offset, len(buffer))
+            assert (frame.topic_id, frame.seq) == (topic_id, first_seq + at)
+            assert flags[at] == flags_of_all | rows[at][1]
+        ends = [*offsets, len(buffer)][1:]
+        sizes = [end - offset for offset, end in zip(offsets, ends, strict=True)]
+        assert lengths == [size + appends.SEGMENT_SHIFT for size in sizes]
+
+
+@is_compiled
 @pytest.mark.parametrize(
     ("times", "flags", "node"),
     [([-1], [0], b""), ([2**64], [0], b""), ([0], [256], b""), ([0], [0], bytes(65_536))],

@@ -18,7 +18,7 @@ from headwater.engine.kafka.errors import (
     TopicNameError,
     TopicPolicyError,
 )
-from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
 
@@ -136,7 +136,7 @@ class KafkaTopics:
         topic.altered = checked
         return change
 
-    def delete_records(self, partition: Partition, before_offset: int) -> Pending[int]:
+    def delete_records(self, partition: KafkaPartition, before_offset: int) -> Pending[int]:
         core, topic = self._core, partition.topic
         self._check_there(topic)
         if before_offset == -1:

@@ -26,13 +26,8 @@ from headwater.engine.machines.answers import (
     SnapshotNoted,
 )
 from headwater.engine.machines.deletions import InstanceDeletion
-from headwater.engine.machines.entry_effects import (
-    applied_instance,
-    created_instance,
-    remembered_of,
-)
 from headwater.engine.machines.repeats import applied_again, created_again
-from headwater.engine.machines.tables import EntryEffect, Key, RememberedAnswer, Tables
+from headwater.engine.machines.tables import EntryEffect, Tables
 from headwater.format.machines import bodies
 from headwater.format.machines.entry import (
     HEADER_BYTES,
@@ -59,6 +54,8 @@ from headwater.model.machines.errors import (
     bad_request,
 )
 from headwater.model.machines.instance import Instance
+from headwater.model.machines.instance_changes import applied_instance, created_instance
+from headwater.model.machines.remembered import Key, RememberedAnswer, remembered_of
 from headwater.model.machines.transition import (
     check_expected,
     choose,

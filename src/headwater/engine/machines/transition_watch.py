@@ -14,7 +14,7 @@ from headwater.engine.machines.operations import catch_up_operation, open_store
 from headwater.engine.machines.responses import decode_content, transition
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, Watched, Watcher
 from headwater.engine.operation import AsOwner, WatchOperation, Woken
-from headwater.engine.state.topic import Wakeup
+from headwater.engine.partition import Wakeup
 from headwater.wire.machine_answers import GapAnswer
 
 

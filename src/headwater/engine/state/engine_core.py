@@ -14,12 +14,13 @@ from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError
 from headwater.disk import Disk
 from headwater.engine.owner import Owner
+from headwater.engine.partition import Wakeup
 from headwater.engine.state.damage_ledger import DamageLedger
 from headwater.engine.state.parts import Parts
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.engine.state.router_table import RouterTable
 from headwater.engine.state.tail import TailCache
-from headwater.engine.state.topic import Topic, Wakeup
+from headwater.engine.state.topic import Topic
 from headwater.engine.state.topic_registry import Registry
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
@@ -137,6 +138,8 @@ class EngineCore:
     any topic."""
     on_update: Callable[[Topic], None] | None = None
     """Called for every topic that has something new, or is gone: for delivery to streams."""
+    on_published: Callable[[], None] | None = None
+    """Called once for all that one answer of the log made visible: answers are sent together."""
     on_synced: Callable[[Topic], None] | None = None
     """Called for a topic whose visible records were synced only now: for streams that wait for
     it."""

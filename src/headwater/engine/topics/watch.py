@@ -12,7 +12,8 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.records import Record
 from headwater.core.results import Diff, Tombstone, TopicGone, TopicState, Watched
 from headwater.engine.operation import AsOwner, Operation, WakeSource, WatchOperation, Woken
-from headwater.engine.state.topic import Topic, Wakeup
+from headwater.engine.partition import Wakeup
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import (
     DiffRequest,
     diff_request,

@@ -90,9 +90,9 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """All machines and instances were removed on request."""
 
 
-Body: TypeAlias = (
-    PutMachine | CreateInstance | ApplyEvent | DeleteInstance | SnapshotTaken | Checkpoint
-)
+InstanceBody: TypeAlias = CreateInstance | ApplyEvent | DeleteInstance
+"""Those about one instance."""
+Body: TypeAlias = PutMachine | InstanceBody | SnapshotTaken | Checkpoint
 
 
 class _Witness(msgspec.Struct):
@@ -115,16 +115,20 @@ encode_body: Final = msgspec.json.Encoder().encode
 
 
 def decode_body(entry: MachineEntry) -> Body:
+    return decode_payload(entry.kind, entry.payload)
+
+
+def decode_payload(kind: EntryType, payload: bytes) -> Body:
     try:
-        body: Body = _DECODERS[entry.kind].decode(entry.payload)
+        body: Body = _DECODERS[kind].decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FormatError(f"an entry's JSON is not that of a {entry.kind.name}: {error}") from error
+        raise FormatError(f"an entry's JSON is not that of a {kind.name}: {error}") from error
     return body
 
 
-def witness_of(entry: MachineEntry) -> int:
+def witness_of(payload: bytes) -> int:
     """The offset everything before which was synced when this entry was written; 0 if unsaid."""
     try:
-        return _witness(entry.payload).synced
+        return _witness(payload).synced
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return 0

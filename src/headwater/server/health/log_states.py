@@ -4,15 +4,14 @@ as the worst of them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.core.errors import PoisonedError
 from headwater.engine.readiness import engine_shards, state_name
+from headwater.observe.logs import Logger
+from headwater.server.backend import Backend
 from headwater.wal.committer import LogState
 from headwater.wal.shard import Shard
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 _WORDS: Final = {
     LogState.WRITABLE: "a log takes writes again",
@@ -21,36 +20,37 @@ _WORDS: Final = {
 }
 
 
-def shards_of(app: App) -> Iterator[tuple[str, int, Shard]]:
+def shards_of(backend: Backend) -> Iterator[tuple[str, int, Shard]]:
     """Whose log it is, the number of the shard, the shard. Only logs that are open."""
-    yield from engine_shards(app.engine)
-    if app.kafka is not None and app.kafka.store is not None:
-        yield "kafka", 0, app.kafka.store.shard
+    yield from engine_shards(backend.engine)
+    if backend.kafka_store is not None:
+        yield "kafka", 0, backend.kafka_store.shard
 
 
-def poison_of(app: App) -> PoisonedError | None:
+def poison_of(backend: Backend) -> PoisonedError | None:
     """Why a log takes no more writes, with its path; None while all of them are sound."""
-    poisons = (shard.poison for _, _, shard in shards_of(app))
+    poisons = (shard.poison for _, _, shard in shards_of(backend))
     return next((poison for poison in poisons if poison is not None), None)
 
 
-def state_of(app: App) -> str:
-    return state_name(app.engine, (shard for _, _, shard in shards_of(app)))
+def state_of(backend: Backend) -> str:
+    return state_name(backend.engine, (shard for _, _, shard in shards_of(backend)))
 
 
 class LogWatch:
     """Logs when a log stops taking writes, and when it takes them again."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, backend: Backend, log: Logger) -> None:
+        self._backend = backend
+        self._log = log
         self._logged: dict[tuple[str, int], LogState] = {}
 
     def check(self) -> None:
-        for whose, number, shard in shards_of(self._app):
+        for whose, number, shard in shards_of(self._backend):
             state = shard.state
             if self._logged.get((whose, number), LogState.WRITABLE) is state:
                 continue
             self._logged[whose, number] = state
-            say = self._app.log.info if state is LogState.WRITABLE else self._app.log.warning
+            say = self._log.info if state is LogState.WRITABLE else self._log.warning
             reason = {} if shard.poison is None else {"error": str(shard.poison)}
             say(_WORDS[state], whose=whose, shard=number, **reason)

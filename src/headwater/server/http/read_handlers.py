@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
@@ -15,6 +15,7 @@ from headwater.engine.operation import Operation
 from headwater.engine.routers.operations import caught_up_operation
 from headwater.engine.topics.arrow import arrow_operation
 from headwater.engine.topics.operations import ReadResult, diff_request, long_poll_operation
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.json_rows import take_rendered
 from headwater.server.http.request_body import body_of
@@ -22,39 +23,36 @@ from headwater.server.http.topic_handlers import number
 from headwater.wire.render import Projection
 from headwater.wire.requests import DiffRequestBody, decode_request
 
-if TYPE_CHECKING:
-    from headwater.server.app import App
-
 ARROW_MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
 
 
-def diff(app: App, exchange: Exchange) -> None:
+def diff(backend: Backend, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), DiffRequestBody)
     request = diff_request(
         body.from_seq, body.limit, body.max_batch_bytes, body.wait_ms, body.node, body.match
     )
     take = take_rendered(Projection(body.include_tags, body.include_meta))
     name = exchange.parameters[0]
-    operation = long_poll_operation(app.space(name, exchange.head.key), name, request, take)
+    operation = long_poll_operation(backend.space(name, exchange.head.key), name, request, take)
     if body.consistency == "strong":
-        operation = _strong_read(app, name, operation)
+        operation = _strong_read(backend, name, operation)
     elif body.consistency != "eventual":
         raise InvalidRequestError("consistency is eventual or strong")
     # Most reads are near the head and need no file: answered at once, without a task.
-    result = app.ready_database.driver.begin(operation)
+    result = backend.ready_database.driver.begin(operation)
     if isinstance(result, ReadResult):
         _answer(exchange, result)
     else:
         exchange.waits_for_event = request.wait_us > 0
-        app.spawn(exchange, _answer_later(exchange, result))
+        exchange.spawn(_answer_later(exchange, result))
 
 
 def _strong_read(
-    app: App, name: str, reading: Operation[ReadResult[bytes]]
+    backend: Backend, name: str, reading: Operation[ReadResult[bytes]]
 ) -> Operation[ReadResult[bytes]]:
-    topic = app.engine.find(name)  # partitions of Kafka topics have no routers
+    topic = backend.engine.find(name)  # partitions of Kafka topics have no routers
     if topic is not None:
-        yield from caught_up_operation(app.engine, topic)
+        yield from caught_up_operation(backend.engine, topic)
     return (yield from reading)
 
 
@@ -90,13 +88,13 @@ def encode_tombstone(tombstone: Tombstone) -> bytes:
     return msgspec.json.encode(tombstone)
 
 
-async def read_arrow(app: App, exchange: Exchange) -> None:
+async def read_arrow(backend: Backend, exchange: Exchange) -> None:
     """A range of records as an Arrow IPC stream."""
-    database, name = app.ready_database, exchange.parameters[0]
+    database, name = backend.ready_database, exchange.parameters[0]
     from_seq = number(exchange, "from_seq", 0, 0, limits.INTEGER_MAX)
     to_seq = number(exchange, "to_seq", limits.INTEGER_MAX, 0, limits.INTEGER_MAX)
     rows_max = number(exchange, "limit", ARROW_ROWS_DEFAULT, 1, ARROW_ROWS_MAX)
-    space = app.space(name, exchange.head.key)
+    space = backend.space(name, exchange.head.key)
     page = await database.drive(arrow_operation(space, name, from_seq, to_seq, rows_max))
     tombstone = b"" if page.tombstone is None else encode_tombstone(page.tombstone)
     exchange.answer_parts(

@@ -12,9 +12,11 @@ Keeps I2, I15.
 
 from __future__ import annotations
 
+import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from headwater.config.server import LimitSettings
 from headwater.config.topic import Discard
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
@@ -25,6 +27,7 @@ from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
 from headwater.engine.topics.write import Write
 from headwater.format.frame import FrameFlag
 from headwater.native import compiled
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
 from headwater.server.http.shared_response import (
@@ -44,7 +47,6 @@ from headwater.wire.requests import WriteRequest, decode_request
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
     from headwater.engine.state.topic import Topic
-    from headwater.server.app import App
     from headwater.server.http.request_head import Head
 
 _native: Final = compiled("bodies")
@@ -55,11 +57,11 @@ BODY_BYTES_MAX: Final = 4 * KIB
 MEMBERS_MAX: Final = 512
 
 
-def take_write(app: App, exchange: Exchange) -> None:
+def take_write(batcher: WriteBatcher, exchange: Exchange) -> None:
     """POST /v0/topics/:topic."""
-    if not (exchange.head.is_plain_write and app.write_batcher.add(exchange)):
-        app.write_batcher.flush()  # what came before it on its connection stays before it
-        write_records(app, exchange)
+    if not (exchange.head.is_plain_write and batcher.add(exchange)):
+        batcher.flush()  # what came before it on its connection stays before it
+        batcher.write_alone(exchange)
 
 
 class _Group:
@@ -109,8 +111,12 @@ class _Group:
 class WriteBatcher:
     """Filled by the connections, emptied when the loop has read from all that had something."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(
+        self, backend: Backend, limits: LimitSettings, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._backend = backend
+        self._record_bytes_max = limits.record_bytes
+        self._loop = loop
         self.engine: Engine | None = None
         """None until there is one to write to."""
         self._groups: dict[str, _Group] = {}
@@ -126,10 +132,13 @@ class WriteBatcher:
             if topic is None or not _takes_groups(topic):
                 return False
             if not self._groups:
-                self._app.loop.call_soon(self.flush)
+                self._loop.call_soon(self.flush)
             group = self._groups[name] = _Group(name, topic)
         group.came.append(exchange)
         return True
+
+    def write_alone(self, exchange: Exchange) -> None:
+        write_records(self._backend, exchange)
 
     def flush(self) -> None:
         if self._groups:
@@ -151,9 +160,8 @@ class WriteBatcher:
         for exchange in came:
             if exchange.head.usage is not usage:
                 return False  # writers with several keys
-        bytes_max = self._app.settings.limits.record_bytes
         bodies = [exchange.body for exchange in came]
-        plain = _native.plain_records(bodies, bytes_max, limits.TAG_BYTES_MAX)
+        plain = _native.plain_records(bodies, self._record_bytes_max, limits.TAG_BYTES_MAX)
         if plain is None:
             return False
         datas, tags = plain
@@ -165,8 +173,7 @@ class WriteBatcher:
         return True
 
     def _read(self, group: _Group) -> None:
-        app = self._app
-        bytes_max = app.settings.limits.record_bytes
+        bytes_max = self._record_bytes_max
         for exchange in group.came:
             try:
                 request = decode_request(body_of(exchange), WriteRequest)
@@ -180,7 +187,7 @@ class WriteBatcher:
             except HeadwaterError as error:
                 exchange.fail(error)
             except Exception as error:
-                app.broken(exchange, error)
+                exchange.broken(error)
 
     def _take_in(self, group: _Group, exchange: Exchange, request: WriteRequest) -> None:
         """One that brings more than a payload."""
@@ -188,9 +195,9 @@ class WriteBatcher:
         goes_along = _is_single(request) and not (key is not None and self._is_known(group, key))
         if not goes_along or request.records[0].deliver_at is not None:
             self._send(group)
-            write_request(self._app, exchange, request)
+            write_request(self._backend, exchange, request)
             return
-        encoded = encode_request(request, self._app.settings.limits.record_bytes)
+        encoded = encode_request(request, self._record_bytes_max)
         group.add(exchange, encoded)
         if key is not None:
             group.add_key(key)
@@ -220,12 +227,12 @@ class WriteBatcher:
             # Nothing of it was taken. One by one, each gets the answer that is its own.
             for exchange in members:
                 exchange.usage.end()
-                self._app.attempt(exchange, write_records)
+                exchange.attempt(self.write_alone)
             return
         except Exception as error:  # a mistake of ours: every request gets an answer (I15)
             for exchange in members:
                 exchange.usage.end()
-                self._app.broken(exchange, error)
+                exchange.broken(error)
             return
         answer = partial(self._answer, members)
         if write.done:
@@ -236,7 +243,8 @@ class WriteBatcher:
     def _answer(self, members: list[Exchange], write: Pending[Appended]) -> None:
         assert isinstance(write, Write)
         error, broken = write.error, None
-        response = SharedResponse.of(write, self._app.now_us(), self._app.request_prefix)
+        endpoint = members[0].connection.endpoint
+        response = SharedResponse.of(write, endpoint.now_us(), endpoint.request_prefix)
         direct: list[Direct] = []
         for seq, exchange in enumerate(members, write.first_seq):
             exchange.usage.in_flight -= 1

@@ -12,12 +12,12 @@ import pyarrow
 from headwater.core.errors import InvalidPayloadError
 from headwater.spark.source.fields import FieldParser, Parsed
 from headwater.spark.source.options import Invalid, Payload
-from headwater.spark.source.schema import GAP, INVALID_COLUMN, Columns
+from headwater.spark.source.schema import GAP, INVALID_COLUMN, SourceColumns
 from headwater.wire.frame_rows import Column, RecordRows, integers, repeated, timestamps
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class LostSeqs:
     """Records that are lost, both ends included; the end may be unknown."""
 
     gap_from: int
@@ -33,7 +33,7 @@ class Gap:
 class Assembler:
     """Made on the executor, for one task."""
 
-    def __init__(self, columns: Columns, invalid: Invalid) -> None:
+    def __init__(self, columns: SourceColumns, invalid: Invalid) -> None:
         self._columns = columns
         self._invalid = invalid
         self._schema = columns.arrow()
@@ -55,7 +55,7 @@ class Assembler:
         arrays = [made[field.name] for field in self._schema]
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def gap_batch(self, topic: str, gap: Gap) -> Any:
+    def gap_batch(self, topic: str, gap: LostSeqs) -> Any:
         """One row that says what is lost."""
         gap_values = dict(
             zip(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
 from headwater.wire.frame_rows import RecordRows
 
@@ -32,12 +32,12 @@ class TopicFacts:
     reason: str = ""
     """Why something was lost."""
 
-    def gap_after(self, cursor: int) -> Gap | None:
+    def gap_after(self, cursor: int) -> LostSeqs | None:
         """What a reader that has come as far as `cursor` has lost."""
         if cursor + 1 >= self.evict_floor:
             return None
         missed = self.evict_floor - cursor - 1
-        return Gap(cursor + 1, self.first_seq - 1, self.reason, missed)
+        return LostSeqs(cursor + 1, self.first_seq - 1, self.reason, missed)
 
 
 class Slice(Protocol):
@@ -68,7 +68,7 @@ class LocationSnapshot(Protocol):
     ) -> list[Any]:
         """Where these seqs are, in portions for tasks. What no filter could pass is left out."""
 
-    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+    def gap(self, facts: TopicFacts, cursor: int) -> LostSeqs | None:
         """What a reader that has come as far as `cursor` has lost."""
 
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
@@ -96,5 +96,5 @@ class Location(Protocol):
 
     def read(
         self, slices: list[Any], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | Gap]]:
+    ) -> Iterator[tuple[str, RecordRows | LostSeqs]]:
         """On an executor: rows, and the losses between them, each with the name of its topic."""

@@ -30,7 +30,7 @@ class End(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class BrokenPromise:
     """A promise that was not kept."""
 
     who: str
