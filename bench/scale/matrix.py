@@ -176,7 +176,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--what", type=kinds, metavar="KIND,..", default=list(EVERYTHING))
     made.add_argument("--seconds", type=float, default=3.0, help="a turn (3)")
     made.add_argument("--rounds", type=int, default=3, help="turns of each side, in turns (3)")
-    made.add_argument("--load-threads", type=int, help="(three eighths of the cores)")
+    made.add_argument("--load-threads", type=int, help="(half of the cores)")
     made.add_argument(
         "--limit", type=float, metavar="S", default=3600.0, help="begin no cell that ends later"
     )
@@ -220,7 +220,7 @@ def chosen(given: argparse.Namespace, *, workers_known: bool) -> Matrix:
         seconds=given.seconds,
         rounds=given.rounds,
         warm_up_s=0.0 if given.quick else _WARM_UP_S,
-        load_threads=given.load_threads or max(1, here * 3 // 8),
+        load_threads=given.load_threads or max(1, here // 2),
         limit_s=given.limit,
         peers=given.peers,
         directory=given.directory,

@@ -233,10 +233,11 @@ class Program:
             print(f"{made.cell.name}: {made.side}: no figure: {made.failed}", flush=True)
             return
         ratios = "".join(f", {ratio:.2f} x {peer}" for peer, ratio in made.ratios.items())
+        times = (("p50", made.p50_us), ("p99", made.p99_us), ("p99.9", made.p999_us))
+        waits = "".join(f"{name} {us / 1e3:.2f} ms, " for name, us in times if us)
         print(
             f"{made.cell.name}: {made.side}: {amount(made.rate)} {made.unit}{ratios}, "
-            f"p50 {made.p50_us / 1e3:.2f}, p99 {made.p99_us / 1e3:.2f}, "
-            f"p99.9 {made.p999_us / 1e3:.2f} ms, {made.server_cpu_us:.1f} us each, "
+            f"{waits}{made.server_cpu_us:.1f} us each, "
             f"{made.server_cores:.2f} cores (load {made.client_cores:.2f}), {made.errors} errors",
             flush=True,
         )

@@ -64,6 +64,11 @@ def redis_server(directory: Path, cores: int) -> RedisServer:
     return RedisServer(directory, IO_THREADS if cores >= CORES_FOR_IO_THREADS else 1)
 
 
+def threads_for(connections: int, at_most: int) -> int:
+    """wrk gives each thread as many connections, and leaves out those that remain."""
+    return max(n for n in range(1, at_most + 1) if not connections % n)
+
+
 class HttpRequests:
     """wrk: connections that send a request to a topic picked at random, and wait for the answer."""
 
@@ -81,7 +86,7 @@ class HttpRequests:
         self._path = path
         self._topics = topics
         self._connections = connections
-        self._threads = min(threads, connections)
+        self._threads = threads_for(connections, threads)
 
     def command(self, seconds: float) -> list[str]:
         return [

@@ -189,6 +189,15 @@ def test_the_matrix_is_every_kind_over_its_own_axes() -> None:
         matrix_of("--what", "writes")
 
 
+@pytest.mark.parametrize(
+    ("connections", "threads"), [(1, 1), (16, 4), (64, 4), (1000, 5), (7, 1), (6, 6)]
+)
+def test_the_threads_of_wrk_have_as_many_connections_as_were_chosen(
+    connections: int, threads: int
+) -> None:
+    assert topics.threads_for(connections, 6) == threads
+
+
 def test_a_picture_has_a_line_for_each_side_in_each_panel(tmp_path: Path) -> None:
     figures = [
         Figure(Cell(what, n, c, 2), side, "fsync", rate=n * c, p50_us=c, p99_us=c, p999_us=c)

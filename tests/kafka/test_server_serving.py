@@ -11,7 +11,7 @@ import pytest
 
 from headwater.config.loading import Settings
 from headwater.engine.pressure import PressureControl
-from headwater.format.kafka.records import Producer
+from headwater.format.kafka.records import BatchProducer
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
@@ -87,7 +87,7 @@ def test_what_a_new_producer_sent_behind_a_refused_batch_is_not_taken_before_it(
     speaker: RawKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speaker.make_topic(name)
-    batches = [batch_of("a", producer=Producer(77, 0, sequence)) for sequence in range(2)]
+    batches = [batch_of("a", producer=BatchProducer(77, 0, sequence)) for sequence in range(2)]
     with monkeypatch.context() as pressed:
         pressed.setattr(PressureControl, "refuses", True)
         told = speaker.produce(name, batches[0])

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headwater.model.kafka_group import Joined, Phase, Synced
+from headwater.model.kafka_group import Joined, Phase, SyncedMember
 from tests.unit.model.kafka_groups import GroupRig
 
 PROTOCOLS = (
@@ -42,7 +42,7 @@ class KafkaGroupMachine(RuleBasedStateMachine):
         for token in [token for token in self.waiting if token in self.rig.told]:
             self.waiting.discard(token)
             outcome = self.rig.told[token]
-            named = "" if isinstance(outcome, Synced) else outcome.member_id
+            named = "" if isinstance(outcome, SyncedMember) else outcome.member_id
             if named and named not in self.known:
                 self.known.append(named)
             if isinstance(outcome, Joined) and outcome.members:
@@ -111,7 +111,7 @@ class KafkaGroupMachine(RuleBasedStateMachine):
         assert rig.group.phase in (Phase.STABLE, Phase.EMPTY)
         for member in list(rig.group.members):
             outcome = rig.told[rig.sync(member)]
-            assert isinstance(outcome, Synced)
+            assert isinstance(outcome, SyncedMember)
             assert outcome.assignment == self._identity(member)
 
 

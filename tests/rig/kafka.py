@@ -18,9 +18,9 @@ from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.records import (
     NO_PRODUCER,
+    BatchProducer,
     KafkaRecord,
     NewRecord,
-    Producer,
     decode_records,
     encode_batch,
 )
@@ -171,6 +171,8 @@ class KafkaLife:
         return KafkaLife(self.disk, self.settings, self.clock)
 
 
-def batch_of(*values: str, timestamp_ms: int = NOW_MS, producer: Producer | None = None) -> bytes:
+def batch_of(
+    *values: str, timestamp_ms: int = NOW_MS, producer: BatchProducer | None = None
+) -> bytes:
     records = [NewRecord(timestamp_ms, None, value.encode(), ()) for value in values]
     return encode_batch(records, producer=producer or NO_PRODUCER)

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tests.tidy import conduct, imports, shape
+from tests.tidy import conduct, imports, names, shape
 from tests.tidy.source import REPOSITORY, SOURCE_FOLDERS, Finding, Source, every_source
 
 Rule = Callable[[Source], Iterator[Finding]]
@@ -53,6 +53,11 @@ def report(findings: list[Finding]) -> str:
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
 def test_the_whole_repository_keeps_the_rule(rule: Rule, sources: list[Source]) -> None:
     findings = [finding for source in sources for finding in rule(source)]
+    assert not findings, report(findings)
+
+
+def test_a_class_name_means_one_thing_in_the_whole_package(sources: list[Source]) -> None:
+    findings = list(names.names_mean_one_thing(sources))
     assert not findings, report(findings)
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.tidy import conduct, imports, shape
+from tests.tidy import conduct, imports, names, shape
 from tests.tidy.source import Source
 from tests.tidy.test_tidy import RULES, Rule
 
@@ -132,6 +132,28 @@ def test_every_rule_has_an_offender_and_a_decent_file() -> None:
     rules = {*RULES, shape.no_machine_is_named}
     assert {case.rule for case in BAD} == rules
     assert {case.rule for case in GOOD} == rules
+
+
+def classes(*defined: str) -> list[Source]:
+    """One file for each name, in the package."""
+    return [
+        Source(PurePosixPath(f"src/headwater/wal/part_{number}.py"), f"class {each}: ...\n")
+        for number, each in enumerate(defined)
+    ]
+
+
+def test_a_name_of_two_classes_is_a_finding_at_each_of_them() -> None:
+    findings = list(names.names_mean_one_thing(classes("Gap", "_Gap", "Batch"), {}))
+    assert [str(each.path)[-4:] for each in findings] == ["0.py", "1.py"]
+
+
+def test_a_name_may_mean_two_things_where_the_table_says_why() -> None:
+    assert not list(names.names_mean_one_thing(classes("Gap", "_Gap"), {"Gap": "a reason"}))
+
+
+def test_a_reason_that_is_not_needed_any_more_is_a_finding() -> None:
+    (finding,) = names.names_mean_one_thing(classes("Gap"), {"Gap": "a reason"})
+    assert "Gap means one thing" in str(finding)
 
 
 def package(**texts: str) -> list[Source]:

@@ -60,12 +60,12 @@ def folded(*taken: bodies.Body) -> Reader:
     return reader
 
 
-def defined(version: int = 1, definition: dict[str, Any] = ORDER) -> bodies.PutMachine:
-    return bodies.PutMachine("order", version, RAW(msgspec.json.encode(definition)), "", 1)
+def defined(version: int = 1, definition: dict[str, Any] = ORDER) -> bodies.PutMachineEntry:
+    return bodies.PutMachineEntry("order", version, RAW(msgspec.json.encode(definition)), "", 1)
 
 
-def created(name: str = "a", at: int = 2, key: str | None = None) -> bodies.CreateInstance:
-    return bodies.CreateInstance(
+def created(name: str = "a", at: int = 2, key: str | None = None) -> bodies.CreateInstanceEntry:
+    return bodies.CreateInstanceEntry(
         name, "order", 1, "new", RAW(b'{"total":1}'), at, idempotency_key=key, expires_at=99
     )
 
@@ -76,8 +76,8 @@ def applied(
     at: int = 3,
     key: str | None = None,
     payload: bytes = b'{"by":2}',
-) -> bodies.ApplyEvent:
-    return bodies.ApplyEvent(
+) -> bodies.ApplyEventEntry:
+    return bodies.ApplyEventEntry(
         name, "order", 1, "PAY", "new", "paid", at, previous, payload=RAW(b'{"by":2}'),
         event_id="e", idempotency_key=key,
     )  # fmt: skip
@@ -85,8 +85,8 @@ def applied(
 
 def deleted(
     previous: int, name: str = "a", at: int = 4, key: str | None = None
-) -> bodies.DeleteInstance:
-    return bodies.DeleteInstance(name, "order", 1, "paid", at, previous, idempotency_key=key)
+) -> bodies.DeleteInstanceEntry:
+    return bodies.DeleteInstanceEntry(name, "order", 1, "paid", at, previous, idempotency_key=key)
 
 
 def test_every_entry_there_is_has_a_rule() -> None:

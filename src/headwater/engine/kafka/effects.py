@@ -24,7 +24,7 @@ class _StateChanges(KafkaSink[KafkaTopic]):
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
 
-    def make(self, event: events.TopicMade, event_id: int) -> KafkaTopic:
+    def make(self, event: events.TopicMadeEvent, event_id: int) -> KafkaTopic:
         configs = dict(event.configs)
         return KafkaTopic(
             self._core.store,

@@ -65,13 +65,13 @@ class Archive:
             return
         for segment in segments:
             try:
-                self._keep(_Segment(log, segment), owner, living, now_ms)
+                self._keep(_ArchivedSegment(log, segment), owner, living, now_ms)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 _log.warning("no room to keep histories of segment %s: %s", segment, error)
 
-    def _keep(self, segment: _Segment, owner: Owner, living: Living, now_ms: int) -> None:
+    def _keep(self, segment: _ArchivedSegment, owner: Owner, living: Living, now_ms: int) -> None:
         age_ms = self._settings.age_ms
         oldest_ms = now_ms - age_ms if age_ms else 0
         left: dict[str, int] = {}
@@ -156,7 +156,7 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
+class _ArchivedSegment:
     """One segment of the log, still there."""
 
     log: CommittedLog

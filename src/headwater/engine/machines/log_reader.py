@@ -21,7 +21,7 @@ from headwater.core.errors import FormatError
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.machines.bodies import (
     Body,
-    CreateInstance,
+    CreateInstanceEntry,
     InstanceBody,
     decode_body,
 )
@@ -363,14 +363,14 @@ class WalReadPlan:
         return newest[0] if newest else log.end
 
 
-class HistoryEntry(NamedTuple):
+class InstanceHistoryEntry(NamedTuple):
     offset: int
     sequence: int
     body: InstanceBody
 
 
 class History(NamedTuple):
-    entries: list[HistoryEntry]
+    entries: list[InstanceHistoryEntry]
     """Oldest first."""
     complete: bool
     """True when the first one is the creation."""
@@ -394,7 +394,7 @@ class HistoryPlan:
     """Of what the log has no more, so much is shown that they are this many in all."""
 
     def read(self) -> History:
-        entries: list[HistoryEntry] = []
+        entries: list[InstanceHistoryEntry] = []
         offset = self.last_offset
         gone: int | None = None
         damaged: int | None = None
@@ -417,12 +417,12 @@ class HistoryPlan:
                         entries[-1].offset if entries else global_offset(segment_of(offset) + 1, 0)
                     )
                     break
-                entries.append(HistoryEntry(offset, entry.sequence, body))
+                entries.append(InstanceHistoryEntry(offset, entry.sequence, body))
                 offset = entry_before(body)
         finally:
             files.close()
         entries.reverse()
-        complete = bool(entries) and isinstance(entries[0].body, CreateInstance)
+        complete = bool(entries) and isinstance(entries[0].body, CreateInstanceEntry)
         return History(entries, complete, gone, damaged, self.doubtful)
 
 

@@ -36,7 +36,7 @@ from headwater.format.topic_frames import (
 )
 from headwater.model.loss import Eviction
 from headwater.model.match import TagMatcher
-from headwater.model.topic import Deletion, TopicLog
+from headwater.model.topic import DeleteEffect, TopicLog
 from headwater.wal.ticket import Ticket
 
 _ESSENTIAL: Final = True
@@ -208,7 +208,7 @@ class Topics:
 
     def apply_deletion(
         self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None, upto_seq: int
-    ) -> Deletion:
+    ) -> DeleteEffect:
         deletion = topic.log.delete(before_seq=before_seq, matcher=matcher, upto_seq=upto_seq)
         if len(deletion.seqs):
             topic.unflagged.append(deletion.seqs)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from headwater.model.kafka_group.group import Group
+from headwater.model.kafka_group.group import ConsumerGroup
 from headwater.model.kafka_group.outcomes import Phase
 
 
-def check_group(group: Group) -> None:
+def check_group(group: ConsumerGroup) -> None:
     """Fails where the list at the top of `group.py` is broken."""
     members = group.members.values()
     preparing = group.phase is Phase.PREPARING_REBALANCE

@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from headwater.format.machines.bodies import ApplyEvent, CreateInstance, InstanceBody
+from headwater.format.machines.bodies import ApplyEventEntry, CreateInstanceEntry, InstanceBody
 from headwater.model.machines.instance import Instance
 
 REMEMBERED_BYTES: Final = 736
@@ -46,11 +46,11 @@ def remembered_of(body: InstanceBody, offset: int, instance: Instance) -> Rememb
     key = body.idempotency_key
     if key is None:
         return None
-    if isinstance(body, CreateInstance):
+    if isinstance(body, CreateInstanceEntry):
         return RememberedAnswer(
             "create", body.machine, key, body.at, instance, body.state, "", offset
         )
-    if isinstance(body, ApplyEvent):
+    if isinstance(body, ApplyEventEntry):
         return RememberedAnswer(
             "apply", body.instance_id, key, body.at, instance, body.from_state, body.event, offset,
             body.event_id,

@@ -80,7 +80,7 @@ class MachineFold:
 
     # -- one for each kind of entry
 
-    def _define(self, body: bodies.PutMachine, _offset: int) -> None:
+    def _define(self, body: bodies.PutMachineEntry, _offset: int) -> None:
         try:
             definition = parse_definition(
                 body.machine, body.version, object_of(bytes(body.definition))
@@ -90,7 +90,7 @@ class MachineFold:
             raise FormatError(what) from error
         self._machines.setdefault(definition.machine, {})[definition.version] = definition
 
-    def _create(self, body: bodies.CreateInstance, offset: int) -> None:
+    def _create(self, body: bodies.CreateInstanceEntry, offset: int) -> None:
         name, instances = body.instance_id, self._instances
         machine, state = self._shared(body.machine, body.version, body.state)
         instance = created_instance(body, offset, machine, state)
@@ -101,7 +101,7 @@ class MachineFold:
         if body.idempotency_key is not None:
             self._remember(body, offset, instance)
 
-    def _apply(self, body: bodies.ApplyEvent, offset: int) -> None:
+    def _apply(self, body: bodies.ApplyEventEntry, offset: int) -> None:
         name, instances = body.instance_id, self._instances
         machine, state = self._shared(body.machine, body.version, body.to_state)
         before = instances.get(name)
@@ -112,7 +112,7 @@ class MachineFold:
         if body.idempotency_key is not None:
             self._remember(body, offset, after)
 
-    def _delete(self, body: bodies.DeleteInstance, offset: int) -> None:
+    def _delete(self, body: bodies.DeleteInstanceEntry, offset: int) -> None:
         before = self._instances.pop(body.instance_id, None)
         if before is not None:
             self._sink.deleted(before, offset, body.at)
@@ -184,7 +184,7 @@ def empties(body: bodies.Body) -> bool:
 
 def entry_before(body: bodies.InstanceBody) -> int:
     """Where the entry before is that is about the same instance; 0: this one made it."""
-    return 0 if isinstance(body, bodies.CreateInstance) else body.previous
+    return 0 if isinstance(body, bodies.CreateInstanceEntry) else body.previous
 
 
 class InstanceChains:
@@ -205,7 +205,7 @@ class InstanceChains:
         named = entry_before(body)
         known = self._last.get(body.instance_id, named)
         self._last[body.instance_id] = offset
-        if isinstance(body, bodies.CreateInstance) or named == known < offset:
+        if isinstance(body, bodies.CreateInstanceEntry) or named == known < offset:
             return ""
         return f"the entry before about the same instance is at {known}, and it says {named}"
 

@@ -135,23 +135,6 @@ def encode_request(request: WriteRequest, record_bytes_max: int) -> EncodedRecor
     return encoded
 
 
-def plain_record(request: WriteRequest) -> bytes | None:
-    """The payload of the only record, if a write brings nothing else and has no options."""
-    records = request.records
-    if (
-        len(records) != 1
-        or request.node is not None
-        or request.idempotency_key is not None
-        or request.expect_head_seq is not None
-        or request.return_seqs is not None
-        or request.config is not None
-        or request.disable_backpressure
-        or _have_extras(records)
-    ):
-        return None
-    return bytes(records[0].data)
-
-
 def _have_extras(records: Sequence[RecordIn]) -> bool:
     for record in records:
         if (

@@ -32,7 +32,7 @@ from headwater.server.streams.topic_subscriptions import TopicSubscriptions
 from headwater.wire.http_errors import HttpError
 from headwater.wire.render import Projection
 from headwater.wire.requests import WriteRequest
-from headwater.wire.websocket import Ping, Publish, Subscribe, Unsubscribe, decode_message
+from headwater.wire.websocket import Publish, Subscribe, Unsubscribe, WebSocketPing, decode_message
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 MESSAGE_BYTES: Final = 262_144
@@ -182,7 +182,7 @@ class WebSocket(asyncio.Protocol):
                 self._unsubscribe(operation)
             elif isinstance(operation, Publish):
                 self._publish(operation)
-            elif isinstance(operation, Ping):
+            elif isinstance(operation, WebSocketPing):
                 self._say("pong", request_id, ts=self._streams.wall_ms())
         except UnicodeDecodeError:
             self._fail(_NOT_TEXT, "not UTF-8")

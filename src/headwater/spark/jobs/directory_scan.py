@@ -45,8 +45,8 @@ from headwater.store.topic_directory import TopicDirectory
 from headwater.store.verify import (
     Expected,
     FaultKind,
-    SegmentCheck,
     SegmentRange,
+    TopicSegmentCheck,
     VerifyFault,
     check_names,
     verify_continuity,
@@ -300,7 +300,7 @@ def scan_topic_names(disk: Disk, task: ScanTask) -> NamesScan:
     return NamesScan(faults, first_seqs)
 
 
-def scan_segment(disk: Disk, task: SegmentTask) -> SegmentCheck:
+def scan_segment(disk: Disk, task: SegmentTask) -> TopicSegmentCheck:
     """Every frame and entry of one segment, in both tiers."""
     topic = task.topic
     path = PurePath(topic.path)
@@ -317,7 +317,7 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentCheck:
         store = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
         cold_scan = verify_cold_segment(disk, path, task.first_seq, store, _cold_directory(topic))
     except FileNotFoundError as error:
-        return SegmentCheck([gone(path, error)])
+        return TopicSegmentCheck([gone(path, error)])
     scan.faults += cold_scan.faults
     scan.data_bytes += cold_scan.data_bytes
     return scan

@@ -30,7 +30,7 @@ from headwater.spark.jobs.lake_rows import (
     LakePayload,
     LandTask,
 )
-from headwater.spark.sessions.arrow_schema import to_arrow
+from headwater.spark.runtime.arrow_schema import to_arrow
 from headwater.spark.tables.columns import VARIANT_TYPE
 from headwater.spark.tables.table import (
     AlreadyLandedError,

@@ -30,7 +30,7 @@ from headwater.spark.jobs.lake_rows import (
     LetterStatus,
     RowFitter,
 )
-from headwater.spark.sessions.arrow_schema import to_arrow
+from headwater.spark.runtime.arrow_schema import to_arrow
 from headwater.spark.tables.file_writer import FilesWriter
 from headwater.spark.tables.table import Landing, Table
 

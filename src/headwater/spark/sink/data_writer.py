@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 
 from headwater.core.clock import SystemClock
 from headwater.core.errors import HeadwaterError
-from headwater.spark.sessions.task_context import micro_batch, task_context
+from headwater.spark.runtime.task_context import micro_batch, task_context
 from headwater.spark.sink.options import SinkOptions, sink_options
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from headwater.store.ownership import BEGIN_BYTES, Wrong, seq_of_first
 from headwater.store.pair import repair_entries, whole_entries
 from headwater.store.segment import Segment, SegmentSlice, Tier
 from headwater.store.segment_stores import SegmentStore
-from headwater.wire.frame_rows import RecordRows
+from headwater.wire.frame_rows import RecordColumns
 
 T = TypeVar("T")
 
@@ -191,7 +191,7 @@ class ColdLocation:
 
     def read(
         self, slices: list[ColdSlice], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | LostSeqs]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         for each in slices:
             files = self.files_of(each.topic)
             for split in each.splits:
@@ -200,7 +200,7 @@ class ColdLocation:
 
     def _read_split(
         self, files: ColdFiles, split: Split, context: ReadContext
-    ) -> Iterator[RecordRows | LostSeqs]:
+    ) -> Iterator[RecordColumns | LostSeqs]:
         if not isinstance(split, SegmentSplit):
             assert isinstance(split, LostSplit)
             yield split.gap

@@ -23,7 +23,7 @@ from headwater.spark.source.location import ReadContext
 from headwater.spark.source.log_view import LogView
 from headwater.spark.source.split_reader import read_split
 from headwater.spark.source.splits import DirectorySlice, LostSplit, Split, clip
-from headwater.wire.frame_rows import RecordRows
+from headwater.wire.frame_rows import RecordColumns
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class DirectoryLocation:
 
     def read(
         self, slices: list[DirectorySlice], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | LostSeqs]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         try:
             changes: Changes | None = changes_since(
                 slices[0].follower
@@ -101,7 +101,7 @@ class TopicSliceReader:
         self._splits = clip(self._splits, self._at, wanted.last_seq)
         self._deletions = newest([*self._deletions, *changes.deletions.get(wanted.topic_id, ())])
 
-    def read(self) -> Iterator[RecordRows | LostSeqs]:
+    def read(self) -> Iterator[RecordColumns | LostSeqs]:
         tries = Tries(self._directory)
         while True:
             try:
@@ -111,7 +111,7 @@ class TopicSliceReader:
                 self._failed(error, tries)
                 self._locate_again()
 
-    def _read_splits(self) -> Iterator[RecordRows | LostSeqs]:
+    def _read_splits(self) -> Iterator[RecordColumns | LostSeqs]:
         for split in self._splits:
             for result in read_split(
                 self._directory,
@@ -128,7 +128,7 @@ class TopicSliceReader:
                         yield rows
                 self._at = max(self._at, result.upto_seq + 1)
 
-    def _undeleted(self, rows: RecordRows) -> RecordRows:
+    def _undeleted(self, rows: RecordColumns) -> RecordColumns:
         deleted = deleted_rows(rows, self._deletions)
         return rows if deleted is None else rows.kept(~deleted)
 

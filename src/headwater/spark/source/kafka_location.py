@@ -15,7 +15,7 @@ from headwater.spark.source.filters import Filters
 from headwater.spark.source.kafka_slice_reader import read_slices
 from headwater.spark.source.kafka_snapshot import KafkaDirectory, KafkaSlice, KafkaSnapshot
 from headwater.spark.source.location import LocationSnapshot, ReadContext, TopicFacts
-from headwater.wire.frame_rows import RecordRows
+from headwater.wire.frame_rows import RecordColumns
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class KafkaLocation:
 
     def read(
         self, slices: list[KafkaSlice], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | LostSeqs]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         return read_slices(self.directory, slices, context)
 
 
@@ -98,7 +98,7 @@ class MixedLocation:
 
     def read(
         self, slices: list[Any], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | LostSeqs]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         own = [each for each in slices if isinstance(each, KafkaSlice)]
         others = [each for each in slices if not isinstance(each, KafkaSlice)]
         if others:

@@ -25,14 +25,14 @@ from headwater.spark.source.kafka_batches import StoredBatch, between, stored_ba
 from headwater.spark.source.kafka_snapshot import LOG_START, KafkaDirectory, KafkaSlice, epoch_of
 from headwater.spark.source.location import ReadContext
 from headwater.spark.source.remote_location import RECREATED
-from headwater.wire.frame_rows import FrameRows, RecordRows
+from headwater.wire.frame_rows import FrameRows, RecordColumns
 
 DROPPED = "dropped"
 
 
 def read_slices(
     directory: KafkaDirectory, slices: list[KafkaSlice], context: ReadContext
-) -> Iterator[tuple[str, RecordRows | LostSeqs]]:
+) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
     try:
         topics = scan_topics(directory.disk, directory.path)
     except MAY_PASS:  # files were changed just now, or a crash left something behind
@@ -54,7 +54,7 @@ class KafkaSliceReader:
         """The next seq to be dealt with."""
         self._tolerant = False
 
-    def read(self, topics: SeenTopics) -> Iterator[RecordRows | LostSeqs]:
+    def read(self, topics: SeenTopics) -> Iterator[RecordColumns | LostSeqs]:
         tries = Tries(self._directory)
         yield from self._lost(topics)
         while self._at <= self._slice.last_seq:
@@ -92,7 +92,7 @@ class KafkaSliceReader:
             return view.topics, self._batches
         return view.topics, between(view.batches(*partition), self._at, self._slice.last_seq)
 
-    def _read_batches(self) -> Iterator[RecordRows | LostSeqs]:
+    def _read_batches(self) -> Iterator[RecordColumns | LostSeqs]:
         wanted = between(self._batches, self._at, self._slice.last_seq)
         frames, size = self._frames(), 0
         directory = self._directory
@@ -119,7 +119,7 @@ class KafkaSliceReader:
     def _frames(self) -> BatchFrames:
         return BatchFrames(self._at - 1, max(self._slice.last_seq - self._at + 1, 0))
 
-    def _given(self, frames: BatchFrames) -> Iterator[RecordRows]:
+    def _given(self, frames: BatchFrames) -> Iterator[RecordColumns]:
         if len(frames):
             made = frames.frames()
             yield FrameRows.of_log(memoryview(made.buffer), numpy.array(made.offsets, numpy.int64))

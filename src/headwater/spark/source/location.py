@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
-from headwater.wire.frame_rows import RecordRows
+from headwater.wire.frame_rows import RecordColumns
 
 T = TypeVar("T")
 
@@ -96,5 +96,5 @@ class Location(Protocol):
 
     def read(
         self, slices: list[Any], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | LostSeqs]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         """On an executor: rows, and the losses between them, each with the name of its topic."""

@@ -19,7 +19,7 @@ from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.location import ReadContext, TopicFacts
 from headwater.spark.source.splits import RemoteSlice
-from headwater.wire.frame_rows import Column, Integers, Mask, RecordRows
+from headwater.wire.frame_rows import Column, Integers, Mask, RecordColumns
 
 if TYPE_CHECKING:
     from headwater.client import Client, TopicState
@@ -146,7 +146,7 @@ class RemoteLocation:
 
     def read(
         self, slices: list[RemoteSlice], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | LostSeqs]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         with self._client() as client:
             for each in slices:
                 for rows in self._read_slice(client, each, context):
@@ -154,7 +154,7 @@ class RemoteLocation:
 
     def _read_slice(
         self, client: Client, wanted: RemoteSlice, context: ReadContext
-    ) -> Iterator[RecordRows | LostSeqs]:
+    ) -> Iterator[RecordColumns | LostSeqs]:
         cursor = wanted.first_seq - 1
         while cursor < wanted.last_seq:
             try:

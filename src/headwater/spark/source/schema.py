@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.core.errors import RequestError
-from headwater.spark.sessions.arrow_schema import to_arrow
+from headwater.spark.runtime.arrow_schema import to_arrow
 from headwater.spark.source.ddl import parse_ddl
 from headwater.spark.source.options import Invalid, Payload, SourceOptions
 

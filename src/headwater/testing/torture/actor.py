@@ -23,7 +23,7 @@ AWAY_PAUSE_S = 0.02
 
 
 @dataclass(slots=True)
-class Ports:
+class ServerPorts:
     http: int
     kafka: int
     rcpx: int
@@ -36,7 +36,7 @@ class Load:
     seed: int
     life: int
     round: int
-    ports: Ports
+    ports: ServerPorts
     data: Path
     tally: Tally
     stop: threading.Event = field(default_factory=threading.Event)

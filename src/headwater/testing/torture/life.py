@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headwater.testing.torture.actor import Actor, LedgerCheck, Load, Ports
+from headwater.testing.torture.actor import Actor, LedgerCheck, Load, ServerPorts
 from headwater.testing.torture.beside import back_up
 from headwater.testing.torture.block_image import BlockImage
 from headwater.testing.torture.http_client import HttpClient, NoReplyError, NotSentError
@@ -163,7 +163,7 @@ class Life:
 
     def _new_load(self, plan: RoundPlan) -> Load:
         server = self._server
-        ports = Ports(server.http_port, server.kafka_port, server.rcpx_port)
+        ports = ServerPorts(server.http_port, server.kafka_port, server.rcpx_port)
         return Load(self._seed, self._plan.number, plan.number, ports, self.data, self._tally)
 
     def _load(self, plan: RoundPlan, load: Load, where: str) -> Broken | None:

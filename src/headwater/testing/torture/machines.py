@@ -49,7 +49,7 @@ class MachineCaller(Protocol):
     def close(self) -> None: ...
 
 
-class HttpCaller:
+class HttpMachineCaller:
     def __init__(self, client: HttpClient) -> None:
         self._client = client
 
@@ -75,7 +75,7 @@ class HttpCaller:
         return reply_of(self._client.post(path, body))
 
 
-class RcpxCaller:
+class RcpxMachineCaller:
     def __init__(self, port: int) -> None:
         self._client = RcpxClient(port)
 
@@ -151,9 +151,9 @@ class MachineActor(Actor):
 
     def begin(self, load: Load) -> None:
         callers: dict[str, MachineCaller] = {
-            "http": HttpCaller(load.client()),
-            "rcpx-1": RcpxCaller(load.ports.rcpx),
-            "rcpx-2": RcpxCaller(load.ports.rcpx),
+            "http": HttpMachineCaller(load.client()),
+            "rcpx-1": RcpxMachineCaller(load.ports.rcpx),
+            "rcpx-2": RcpxMachineCaller(load.ports.rcpx),
         }
         if find_spec("rstmdb") is not None:
             # Late: it is not among what Headwater needs.
