@@ -207,13 +207,13 @@ def pressure_samples(pressure_control: PressureControl) -> list[Sample]:
     return samples
 
 
-class _Machines(NamedTuple):
+class _MachineNumbers(NamedTuple):
     store: MachineStore
     held: MachineCounts
     wal: WalStats
 
 
-_MACHINE_METRICS: Final[dict[str, Callable[[_Machines], int]]] = {
+_MACHINE_METRICS: Final[dict[str, Callable[[_MachineNumbers], int]]] = {
     "machines": lambda seen: seen.held.machines,
     "machine_instances": lambda seen: seen.held.instances,
     "machine_watchers": lambda seen: seen.store.watcher_count,
@@ -235,5 +235,5 @@ def machine_samples(store: MachineStore | None) -> list[Sample]:
     """Zeros until machines are used."""
     if store is None:
         return [Sample(name, 0) for name in _MACHINE_METRICS]
-    seen = _Machines(store, counts(store), store.wal_stats())
+    seen = _MachineNumbers(store, counts(store), store.wal_stats())
     return [Sample(name, value(seen)) for name, value in _MACHINE_METRICS.items()]

@@ -71,7 +71,7 @@ def _items(diff: Diff) -> list[Record | Tombstone]:
 
 
 @dataclass(slots=True, eq=False)
-class _Followed:
+class _TopicPosition:
     topic: Topic
     cursor: int
     horizon: int = -1
@@ -89,7 +89,7 @@ class TopicsWatch:
         self._engine = engine
         self._names = {name: start for name, start in starts.items() if not name.endswith("*")}
         self._prefixes = {name[:-1]: start for name, start in starts.items() if name.endswith("*")}
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, _TopicPosition] = {}
         self._known_id = 0
         """Topics with smaller ids were there at the last check for new ones."""
 
@@ -111,7 +111,7 @@ class TopicsWatch:
     def _follow(self, topic: Topic, start: int | None) -> None:
         at_end = topic.log.visible_seq
         self._followed[topic.name] = (
-            _Followed(topic, at_end, at_end) if start is None else _Followed(topic, start)
+            _TopicPosition(topic, at_end, at_end) if start is None else _TopicPosition(topic, start)
         )
 
     def gone(self) -> list[Watched]:
@@ -129,7 +129,7 @@ class TopicsWatch:
                         self._follow(topic, 0)
         return [Watched(name, TopicGone()) for name in names]
 
-    def behind(self) -> list[_Followed]:
+    def behind(self) -> list[_TopicPosition]:
         """Those that have more than was handed over."""
         return [each for each in self._followed.values() if each.is_behind]
 
@@ -172,7 +172,7 @@ def watch_topics_operation(
             yield HandOver(gone)
         if watched.is_over:
             return
-        behind: list[_Followed] = yield AsOwner(watched.behind)
+        behind: list[_TopicPosition] = yield AsOwner(watched.behind)
         for each in behind:
             try:
                 yield from ensure_loaded(engine, each.topic)
