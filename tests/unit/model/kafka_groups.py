@@ -13,7 +13,7 @@ from headwater.model.kafka_group import (
     Refusal,
     Refused,
 )
-from headwater.model.kafka_group.invariants import check_group
+from tests.rig.invariants import check_group
 
 SECOND = 1_000_000
 RANGE = (("range", b"r"),)

@@ -9,7 +9,7 @@ import pytest
 
 from headwater.model.kafka_group import Joined, Member, Phase, Refusal, SyncedMember
 from headwater.model.kafka_group.durable_group import DurableGroup
-from headwater.model.kafka_group.invariants import check_group
+from tests.rig.invariants import check_group
 from tests.unit.model.kafka_groups import SECOND, GroupRig
 
 

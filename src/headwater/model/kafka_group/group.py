@@ -3,7 +3,7 @@
 Pure: times are given, ids are given. A caller that has to wait passes a token, and finds it with
 its outcome in `answers` when a later call, of any member, has decided.
 
-Kept at all times (`promises.check_group`):
+Kept at all times (`tests.rig.invariants.check_group`):
 
 - no members: empty or dead, or still preparing because a member id was given out;
 - no member waits for a join unless the group prepares, none for a sync unless it completes;

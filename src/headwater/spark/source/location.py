@@ -40,21 +40,6 @@ class TopicFacts:
         return LostSeqs(cursor + 1, self.first_seq - 1, self.reason, missed)
 
 
-class Slice(Protocol):
-    """What one task, or a part of one, reads. Sent to executors."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def rows(self) -> int:
-        """Seqs in it, about."""
-
-    @property
-    def size(self) -> int:
-        """Bytes in it, about."""
-
-
 class LocationSnapshot(Protocol):
     """A location at one moment."""
 

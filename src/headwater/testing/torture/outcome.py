@@ -56,7 +56,3 @@ class Tally:
     def counts(self) -> dict[str, int]:
         with self._lock:
             return dict(self._counts)
-
-    def add_all(self, other: Tally) -> None:
-        for name, count in other.counts().items():
-            self.add(name, count)
