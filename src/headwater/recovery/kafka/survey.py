@@ -16,9 +16,7 @@ import msgspec
 import numpy
 
 from headwater.core.errors import FormatError, NewerFormatError
-from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode, read_whole
-from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.checksum import RunningChecksum, checksum64
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import (
@@ -65,6 +63,8 @@ from headwater.recovery.kafka.walk import (
     synced_and_bad,
     walk_batches,
 )
+from headwater.recovery.names import sort_names
+from headwater.recovery.tail import has_bytes
 from headwater.store.pair import with_file
 
 _CHECKPOINT_BYTES_MAX: Final = 2**31
@@ -100,17 +100,18 @@ class KafkaFileNames:
 
 def list_names(disk: Disk, directory: PurePath) -> KafkaFileNames:
     names = KafkaFileNames()
-    for name in disk.list_directory(directory) if disk.is_directory(directory) else ():
-        parsed = parse_name(name)
-        if parsed is not None:
-            (names.logs if parsed[1] is KafkaFile.LOG else names.indexes).add(parsed[0])
-        elif name.endswith(TEMPORARY_SUFFIX):
-            names.temporaries.append(name)
-        elif name.endswith(REWRITE_SUFFIX):
-            names.rewrites.append(name)
-        elif name not in _KNOWN_NAMES:
-            names.foreign.append(name)
+    every = disk.list_directory(directory) if disk.is_directory(directory) else []
+    there = sort_names(directory, every, parse_name, _is_own)
+    for number, kind in there.known.values():
+        (names.logs if kind is KafkaFile.LOG else names.indexes).add(number)
+    names.rewrites = [name for name in every if name.endswith(REWRITE_SUFFIX)]
+    names.temporaries = [path.name for path in there.leftovers]
+    names.foreign = [path.name for path in there.foreign]
     return names
+
+
+def _is_own(name: str) -> bool:
+    return name in _KNOWN_NAMES or name.endswith(REWRITE_SUFFIX)
 
 
 # -- checkpoints
@@ -380,7 +381,7 @@ class _Surveyor:
             scan.log, scan.log_offset, scan.log_what = LogVerdict.LONG, end, what
         elif size > end:
             scan.log, scan.log_offset = LogVerdict.AHEAD, end
-            if self._read(name, lambda file: _has_bytes(file, end)):
+            if self._read(name, lambda file: has_bytes(file, end)):
                 scan.log, scan.log_what = LogVerdict.BEYOND, "bytes without an entry"
 
     def _walk(self, scan: SegmentScan, view: memoryview) -> None:
@@ -482,18 +483,11 @@ def _end_before(entries: Entries, position: int) -> int:
     return int(entry["physical_offset"]) + PREFIX_BYTES + int(entry["length"])
 
 
-def _has_bytes(file: File, begin: int) -> bool:
-    """Whether anything but zeros is behind here."""
-    size = file.size()
-    chunks = (file.read(at, min(MIB, size - at)) for at in range(begin, size, MIB))
-    return any(chunk.count(0) != len(chunk) for chunk in chunks)
-
-
 def judge_begun(disk: Disk, directory: PurePath, number: int) -> Stray:
     """A segment whose index has no entries: what its log says about that."""
 
     def work(file: File) -> Stray:
-        if not _has_bytes(file, 0):
+        if not has_bytes(file, 0):
             return Stray.BEGUN
         return Stray.EMPTIED if says_it_was_synced(Window(file)) else Stray.UNFINISHED
 
