@@ -251,3 +251,4 @@ class Engine:
         self.core.closing = True
         for topic in self.core.registry:
             topic.wake()
+        self.core.wake()
