@@ -16,9 +16,9 @@ order of the requests. Nothing on the write path creates a task (I15: each ticke
 
 `backend.Backend` is the way from there to the engine: it refuses while recovery runs and says
 whether a name is about the engine's topics or Kafka's. Each protocol has an `endpoint`, which its
-connections share: limits, log, the open connections. `routes` is the
-table of all routes; each names the service that its handler gets (`Route.served_by`): the backend,
-or as much more of the server as it needs.
+connections share: limits, log, the open connections. `routes` is the table of all routes; each
+names the service that its handler gets (`Route.served_by`): the backend, or as much more of the
+server as it needs.
 
 - `http`       HTTP/1.1: connections, routes, and the handlers of topics, queues and routers
 - `streams`    what the server sends unasked: server-sent events, WebSockets, jobs for workers

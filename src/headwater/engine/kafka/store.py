@@ -90,7 +90,7 @@ class KafkaStore:
             self.core, self._topics, self._checkpointer, self._take_number, self._seal
         )
         self._maintenance_thread = make_maintenance(
-            clock, settings.keeper_interval_ms, self._housekeeping.run
+            clock, settings.maintenance_interval_ms, self._housekeeping.run
         )
         self.core.wake_maintenance = self._maintenance_thread.wake
         self._settings = settings.wal
