@@ -21,6 +21,7 @@ MODULES: Final = (
     "printer",
     "residence",
     "syncs",
+    "writer",
 )
 """What is compiled, each from a `.pyx` of that name."""
 

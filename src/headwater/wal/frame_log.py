@@ -13,10 +13,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
+from typing import Any
 
 from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
-from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, sync_names, write_all
+from headwater.disk import (
+    Disk,
+    File,
+    OpenMode,
+    plain_descriptor,
+    replace_file,
+    sync_file,
+    sync_names,
+    write_all,
+)
 from headwater.format.checksum import checksum64
 from headwater.format.current import Current, encode_current
 from headwater.format.mark import (
@@ -95,6 +105,10 @@ class FrameLog:
         return self._number
 
     @property
+    def active_path(self) -> PurePath:
+        return self._path_of(self._number)
+
+    @property
     def next_frame(self) -> int:
         return self._next_frame
 
@@ -124,11 +138,39 @@ class FrameLog:
             self._request_next()
         return written
 
+    def lend(self, writer: Any) -> bool:
+        """Tell compiled code where to write groups. False when there is no such file.
+
+        It stops where a group has to ask for the next file, and before the reserve.
+        """
+        descriptor = plain_descriptor(self._file)
+        if descriptor is None:
+            return False
+        half, room = self._file_bytes // 2, self._file_bytes - self._reserve
+        writer.lend(
+            descriptor,
+            self._offset,
+            self._durable_offset,
+            self._next_frame,
+            self._chain,
+            self._number,
+            self._file_bytes,
+            room if self._next_requested else half,
+            self._run,
+            self._log_id,
+        )
+        return True
+
+    def take_back(self, writer: Any) -> None:
+        """Go on from where it has written to."""
+        self._offset, self._durable_offset = writer.offset, writer.durable_offset
+        self._next_frame, self._chain = writer.next_frame, writer.chain
+
     def sync(self) -> None:
         if self._durable_offset == self._offset:
             return
         end = self._offset
-        sync_file(self._active())
+        sync_file(self._active(), self.active_path)
         self._durable_offset = end
 
     def witness(self, *, clean_stop: bool) -> None:
