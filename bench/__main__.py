@@ -15,7 +15,10 @@ from bench.page import fill_page, show_plots
 from bench.plots import draw_all
 from bench.registry import BENCHMARKS, EVERYTHING, MissingToolError, Run, chosen_names, load_all
 from bench.report import Result, as_json, keep, markdown, table
+from bench.scale import program as scale
 
+SCALE = "scale"
+"""Has options of its own: a matrix, where the others are questions."""
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 
@@ -40,6 +43,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
 
 
 def main(arguments: list[str]) -> int:
+    if arguments[:1] == [SCALE]:
+        return scale.main(arguments[1:])
     chosen = parse(arguments)
     load_all()
     if chosen.list:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
 import subprocess
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 
 
@@ -57,12 +58,24 @@ def _libraries(*names: str) -> list[str]:
         try:
             found.append(f"{name} {metadata.version(name)}")
         except metadata.PackageNotFoundError:
-            found.append(f"no {name}")
+            found.append(_imported(name))
     return found
+
+
+def _imported(name: str) -> str:
+    """As in a packed environment, which has modules and not what pip wrote about them."""
+    try:
+        module = import_module(name)
+    except ImportError:
+        return f"no {name}"
+    # xxhash has the one, the others the other.
+    return f"{name} {getattr(module, '__version__', None) or getattr(module, 'VERSION', 'unknown')}"
 
 
 def _commit() -> str:
     here = Path(__file__).resolve().parent
+    if shutil.which("git") is None:
+        return "unknown"
     described = subprocess.run(
         ["git", "describe", "--always", "--dirty"],
         cwd=here, capture_output=True, text=True, check=False,

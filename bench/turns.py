@@ -60,9 +60,9 @@ def latency_us(turns: Sequence[Turn], percent: int) -> float:
     return statistics.median(found) if found else math.nan
 
 
-def percentile(values: Sequence[float], percent: int) -> float:
+def percentile(values: Sequence[float], percent: float) -> float:
     ordered = sorted(values)
-    return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)]
+    return ordered[min(int(len(ordered) * percent / 100), len(ordered) - 1)]
 
 
 def repeated(step: Callable[[], int]) -> Contender:

@@ -15,7 +15,7 @@ from bench.kafka.null_broker import NullBroker
 from bench.log_under_test import WrongResultError
 from bench.measure_server import note, note_command
 from bench.registry import Run
-from bench.server.load import Load
+from bench.server.load import Load, client_cpu_s
 from bench.server.processes import RedisServer, ServerProcess, has_redis, versions
 
 CLIENT_TIMEOUT_S = 600
@@ -47,7 +47,7 @@ class Side:
         """One client, from its start to its end. What did not come through counts as a failure."""
         words = [sys.executable, "-m", "bench.kafka.load", kind, self.address, topic]
         words += [str(size), str(count), *map(str, more)]
-        cpu = self.server.cpu_s()
+        client, cpu = client_cpu_s(), self.server.cpu_s()
         done = subprocess.run(
             words, capture_output=True, text=True, check=False, timeout=CLIENT_TIMEOUT_S
         )
@@ -62,6 +62,7 @@ class Side:
             self.server.cpu_s() - cpu,
             told.get("p50_us", 0.0),
             told.get("p99_us", 0.0),
+            client_cpu_s=client_cpu_s() - client,
         )
 
 

@@ -116,12 +116,22 @@ class Nats:
         self._socket.close()
 
 
-def make_stream(port: int, name: str) -> None:
+def make_stream(port: int, name: str, subjects: str | None = None) -> None:
     with Nats(port) as nats:
-        config = {"name": name, "subjects": [name], "storage": "file", "retention": "limits"}
+        config = {
+            "name": name,
+            "subjects": [subjects or name],
+            "storage": "file",
+            "retention": "limits",
+        }
         answer = nats.request(f"$JS.API.STREAM.CREATE.{name}", {**config, "num_replicas": 1})
     if "error" in answer:
         raise WrongResultError(f"NATS: {answer['error']}")
+
+
+def nats_count(port: int, name: str) -> int:
+    with Nats(port) as nats:
+        return int(nats.request(f"$JS.API.STREAM.INFO.{name}")["state"]["messages"])
 
 
 def nats_payloads(port: int, name: str) -> Iterator[bytes]:

@@ -1,7 +1,8 @@
 """Connections that publish to JetStream and wait for its answer, in a process of their own.
 
-    python -m bench.peers.nats_load PORT STREAM CONNECTIONS SECONDS
+    python -m bench.peers.nats_load PORT STREAM CONNECTIONS SECONDS [SUBJECTS]
 
+With SUBJECTS each message goes to one of so many subjects of the stream, at random: STREAM.0, ...
 The tool NATS has for this is not in Debian. This one writes the protocol by hand on uvloop, with
 one message under way a connection, as wrk and redis-benchmark have. Prints one line of JSON.
 """
@@ -10,9 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import random
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final, cast
@@ -23,7 +26,7 @@ from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOADS
 from bench.peers.nats import CONNECT, NatsServer, make_stream, nats_payloads
 from bench.server.clients import check_known
-from bench.server.load import Load
+from bench.server.load import Load, client_cpu_s
 
 PING: Final = b"PING\r\n"
 PATIENCE_S: Final = 20
@@ -32,13 +35,10 @@ PATIENCE_S: Final = 20
 class Publisher(asyncio.Protocol):
     """One connection. Publishes, waits for the answer, publishes the next, until the deadline."""
 
-    def __init__(self, stream: bytes, number: int, deadline: float) -> None:
-        inbox = b"_INBOX.%d" % number
-        self._subscribe = b"%sSUB %s 1\r\n" % (CONNECT, inbox)
-        self._messages = [
-            b"PUB %s %s %d\r\n%s\r\n" % (stream, inbox, len(payload), payload)
-            for payload in PAYLOADS
-        ]
+    def __init__(self, subjects: Sequence[bytes], number: int, deadline: float) -> None:
+        self._inbox = b"_INBOX.%d" % number
+        self._subjects = subjects
+        self._subscribe = b"%sSUB %s 1\r\n" % (CONNECT, self._inbox)
         self._deadline = deadline
         self._transport: asyncio.Transport | None = None
         self._got = b""
@@ -54,7 +54,11 @@ class Publisher(asyncio.Protocol):
     def _publish(self) -> None:
         assert self._transport is not None
         self._sent_at = time.perf_counter()
-        self._transport.write(self._messages[len(self.waits_us) % len(self._messages)])
+        payload = PAYLOADS[len(self.waits_us) % len(PAYLOADS)]
+        subject = random.choice(self._subjects)
+        self._transport.write(
+            b"PUB %s %s %d\r\n%s\r\n" % (subject, self._inbox, len(payload), payload)
+        )
 
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
@@ -76,11 +80,14 @@ class Publisher(asyncio.Protocol):
                 self._transport.close()
 
 
-async def publish(port: int, stream: str, connections: int, seconds: float) -> dict[str, float]:
+async def publish(
+    port: int, stream: str, connections: int, seconds: float, subjects: int = 0
+) -> dict[str, float]:
+    names = [b"%s.%d" % (stream.encode(), each) for each in range(subjects)] or [stream.encode()]
     loop = asyncio.get_running_loop()
     started = time.perf_counter()
     deadline = started + seconds
-    publishers = [Publisher(stream.encode(), number, deadline) for number in range(connections)]
+    publishers = [Publisher(names, number, deadline) for number in range(connections)]
     for publisher in publishers:
         await loop.create_connection(partial(_the, publisher), "127.0.0.1", port)
     async with asyncio.timeout(seconds + PATIENCE_S):
@@ -92,6 +99,8 @@ async def publish(port: int, stream: str, connections: int, seconds: float) -> d
         "elapsed_s": elapsed_s,
         "p50_us": waits[len(waits) // 2],
         "p99_us": waits[int(len(waits) * 0.99)],
+        "p999_us": waits[int(len(waits) * 0.999)],
+        "max_us": waits[-1],
     }
 
 
@@ -100,21 +109,29 @@ def _the(publisher: Publisher) -> Publisher:
 
 
 class StreamPublishers:
-    """A contender: so many connections publish to a stream of their own."""
+    """A contender: so many connections publish to a stream of their own.
 
-    def __init__(self, server: NatsServer, stream: str, connections: int) -> None:
+    With `subjects` to so many subjects of it, at random; the stream is there already.
+    """
+
+    def __init__(
+        self, server: NatsServer, stream: str, connections: int, subjects: int = 0
+    ) -> None:
         self._server = server
         self._stream = stream
         self._connections = connections
+        self._subjects = subjects
         self.acked = 0
-        make_stream(server.port, stream)
+        if not subjects:
+            make_stream(server.port, stream)
 
     def command(self, seconds: float) -> list[str]:
         words = ("-m", "bench.peers.nats_load", str(self._server.port), self._stream)
-        return [sys.executable, *words, str(self._connections), str(seconds)]
+        more = (str(self._subjects),) if self._subjects else ()
+        return [sys.executable, *words, str(self._connections), str(seconds), *more]
 
     def __call__(self, seconds: float) -> Load:
-        before = self._server.cpu_s()
+        client, before = client_cpu_s(), self._server.cpu_s()
         done = subprocess.run(
             self.command(seconds),
             cwd=Path(__file__).resolve().parents[2],
@@ -128,15 +145,25 @@ class StreamPublishers:
         told = json.loads(done.stdout)
         self.acked += told["acked"]
         cpu_s = self._server.cpu_s() - before
-        return Load(told["acked"], told["elapsed_s"], cpu_s, told["p50_us"], told["p99_us"])
+        return Load(
+            told["acked"],
+            told["elapsed_s"],
+            cpu_s,
+            told["p50_us"],
+            told["p99_us"],
+            told["p999_us"],
+            told["max_us"],
+            client_cpu_s=client_cpu_s() - client,
+        )
 
     def check(self) -> None:
         found = nats_payloads(self._server.port, self._stream)
         check_known(found, self.acked, self.acked, "NATS")
 
 
-def main(port: str, stream: str, connections: str, seconds: str) -> None:
-    print(json.dumps(uvloop.run(publish(int(port), stream, int(connections), float(seconds)))))
+def main(port: str, stream: str, connections: str, seconds: str, subjects: str = "0") -> None:
+    told = publish(int(port), stream, int(connections), float(seconds), int(subjects))
+    print(json.dumps(uvloop.run(told)))
 
 
 if __name__ == "__main__":

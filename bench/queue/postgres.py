@@ -24,7 +24,7 @@ from typing import Final
 from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOADS
 from bench.server.load import Load
-from bench.server.processes import ServerProcess, family_cpu_s_of
+from bench.server.processes import ServerProcess
 
 INSTALL: Final = "apt-get install postgresql"
 USER: Final = "postgres"
@@ -101,10 +101,6 @@ class PostgresServer(ServerProcess):
     def end(self, number: int = signal.SIGINT) -> None:
         """An interrupt is its fast way to end."""
         super().end(number)
-
-    def cpu_s(self) -> float:
-        """With all of its processes: one for each connection, and those that write."""
-        return family_cpu_s_of(self.pid)
 
     def bench_command(
         self, script: Path, workers: int, seconds: float, variable: str | None = None

@@ -4,6 +4,8 @@ It takes every piece that comes for one whole request, writes it to a file, and 
 made beforehand: no HTTP, no JSON, no topics. With `--sync` all that waits is written and synced
 together in another thread before it is answered, as a log must. What a server in Python does for
 a record comes on top of this; so it is the limit that single writes are measured against.
+
+With `--processes` so many share the port: what is measured then is the program that makes the load.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import socket
 import sys
 import threading
 from pathlib import Path
@@ -28,6 +31,7 @@ ANSWER: Final = (
     b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
     % (len(BODY), BODY)
 )
+BACKLOG: Final = 4096
 FILE_BYTES: Final = 64 * MIB
 """Written before it begins, then written over: a sync changes no size and no block."""
 
@@ -90,14 +94,33 @@ class Bare(asyncio.Protocol):
             self._syncer.add(self._transport, data)
 
 
-async def serve(directory: Path, synced: bool) -> None:
+def shared_listener(port: int) -> socket.socket:
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    listener.bind(("127.0.0.1", port))
+    listener.listen(BACKLOG)
+    return listener
+
+
+def start_others(port: int, count: int) -> int:
+    """Processes beside this one; each ends when this one does, by the pipe that both hold."""
+    read_end, write_end = os.pipe()
+    for _ in range(count):
+        if os.fork() == 0:
+            os.close(write_end)
+            uvloop.run(serve(shared_listener(port), None, read_end))
+            os._exit(0)
+    os.close(read_end)
+    return write_end
+
+
+async def serve(listener: socket.socket, file: Path | None, until: int | None = None) -> None:
+    """`file` is synced before every answer; `until` is a pipe whose end is the end of this."""
     loop = asyncio.get_running_loop()
-    syncer = Syncer(directory / "file", loop) if synced else None
-    server = await loop.create_server(lambda: Bare(syncer), "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
-    being_written = directory / "port.new"
-    being_written.write_text(str(port), encoding="utf-8")
-    being_written.rename(directory / "port")
+    syncer = Syncer(file, loop) if file is not None else None
+    server = await loop.create_server(lambda: Bare(syncer), sock=listener)
+    if until is not None:
+        loop.add_reader(until, os._exit, 0)
     async with server:
         await server.serve_forever()
 
@@ -107,13 +130,16 @@ class BareLoop(ServerProcess):
 
     name = "bare loop"
 
-    def __init__(self, directory: Path, synced: bool) -> None:
+    def __init__(self, directory: Path, synced: bool, processes: int = 1) -> None:
         super().__init__(directory)
         self._synced = synced
+        self._processes = processes
 
     @property
     def command(self) -> list[str]:
         flags = ["--sync"] if self._synced else []
+        if self._processes > 1:
+            flags += ["--processes", str(self._processes)]
         return [sys.executable, "-m", "bench.server.bare_loop", str(self.directory), *flags]
 
     def is_ready(self) -> bool:
@@ -129,6 +155,15 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("directory", type=Path)
     parser.add_argument("--sync", action="store_true")
+    parser.add_argument("--processes", type=int, default=1)
     given = parser.parse_args()
+    if given.sync and given.processes > 1:
+        parser.error("several processes have no file in common")
     sys.setswitchinterval((WalSettings().switch_interval_us or 5_000) / 1_000_000)
-    uvloop.run(serve(given.directory, given.sync))
+    first = shared_listener(0)
+    port = first.getsockname()[1]
+    pipe = start_others(port, given.processes - 1)
+    being_written = given.directory / "port.new"
+    being_written.write_text(str(port), encoding="utf-8")
+    being_written.rename(given.directory / "port")
+    uvloop.run(serve(first, given.directory / "file" if given.sync else None))

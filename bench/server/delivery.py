@@ -25,7 +25,7 @@ from typing import Final
 from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOAD_BYTES, payload
 from bench.server.clients import Http
-from bench.server.processes import cpu_s_of
+from bench.server.processes import family_cpu_s_of
 from bench.turns import percentile
 
 TOPIC: Final = "delivered"
@@ -145,9 +145,11 @@ def main(port: str, pid: str, watchers: str, rate: str, seconds: str) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     streams = subscribe(int(port), int(watchers))
     writer = Writer(int(port))
-    before = cpu_s_of(int(pid))
+    before = family_cpu_s_of(int(pid))
+    started = clock()
     run_loop(writer, streams, float(rate), float(seconds))
-    server_cpu_s = cpu_s_of(int(pid)) - before
+    elapsed_s = clock() - started
+    server_cpu_s = family_cpu_s_of(int(pid)) - before
     first = int(len(writer.sent) * WARM_UP_SHARE)
     latencies: list[float] = []
     for stream in streams:
@@ -159,10 +161,12 @@ def main(port: str, pid: str, watchers: str, rate: str, seconds: str) -> None:
     told = {
         "p50_us": percentile(latencies, 50),
         "p99_us": percentile(latencies, 99),
+        "p999_us": percentile(latencies, 99.9),
         "max_us": max(latencies),
         "ack_p50_us": percentile(acks, 50),
         "ack_p99_us": percentile(acks, 99),
         "deliveries": len(writer.sent) * len(streams),
+        "elapsed_s": elapsed_s,
         "server_cpu_s": server_cpu_s,
         "client_cpu_s": time.process_time(),
         "payload_bytes": PAYLOAD_BYTES,

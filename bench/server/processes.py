@@ -11,7 +11,8 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -48,33 +49,40 @@ def cpu_s_of(pid: int) -> float:
 
 
 def family_cpu_s_of(pid: int) -> float:
-    """The same with its children, those that live and those that have ended.
+    """The same with all processes below it, those that live and those that have ended.
 
     One that has ended is in its parent's sum only when the parent has taken note of it, which may
     be a moment after its client was told: until then it is looked at itself.
     """
+    before = _family(pid)
     while True:
-        before = _own_and_noted(pid)
-        children = sum(map(_cpu_of_child(pid), Path("/proc").glob("[0-9]*/stat")))
-        if _own_and_noted(pid)[1] == before[1]:  # nobody changed from one sum to the other
-            return (sum(before) + children) / _TICKS
+        again = _family(pid)
+        if {member: noted for member, (_, noted) in before.items()} == {
+            member: noted for member, (_, noted) in again.items()
+        }:  # nobody changed from one sum to the other
+            return sum(map(sum, again.values())) / _TICKS
+        before = again
 
 
-def _own_and_noted(pid: int) -> tuple[int, int]:
-    stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    own_user, own_system, user, system = map(int, stat.rpartition(")")[2].split()[11:15])
-    return own_user + own_system, user + system
-
-
-def _cpu_of_child(parent: int) -> Callable[[Path], int]:
-    def ticks(path: Path) -> int:
+def _family(pid: int) -> dict[int, tuple[int, int]]:
+    """Process and all below it -> ticks of its own, and of children that it has taken note of."""
+    below: dict[int, list[int]] = {}
+    ticks: dict[int, tuple[int, int]] = {}
+    for path in Path("/proc").glob("[0-9]*/stat"):
         try:
             fields = path.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
         except OSError:  # gone since it was listed
-            return 0
-        return sum(map(int, fields[11:15])) if int(fields[1]) == parent else 0
-
-    return ticks
+            continue
+        member = int(path.parent.name)
+        own_user, own_system, user, system = map(int, fields[11:15])
+        ticks[member] = own_user + own_system, user + system
+        below.setdefault(int(fields[1]), []).append(member)
+    if pid not in ticks:
+        raise ProcessLookupError(f"process {pid} has ended")
+    members = [pid]
+    for member in members:  # grows while it is walked
+        members += below.get(member, [])
+    return {member: ticks[member] for member in members}
 
 
 class ServerProcess(ABC):
@@ -141,13 +149,22 @@ class ServerProcess(ABC):
         if self._output is not None:
             self._output.close()
 
+    def kill(self) -> None:
+        """All of its processes at once, it first: what it holds is needed no longer."""
+        members = _family(self.pid)
+        self.end(signal.SIGKILL)
+        for member in members:
+            with suppress(ProcessLookupError):  # the one above, or ended with it
+                os.kill(member, signal.SIGKILL)
+
     @property
     def pid(self) -> int:
         assert self._process is not None
         return self._process.pid
 
     def cpu_s(self) -> float:
-        return cpu_s_of(self.pid)
+        """Of all its processes."""
+        return family_cpu_s_of(self.pid)
 
     def memory_bytes(self) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text(encoding="utf-8").splitlines():
@@ -164,9 +181,16 @@ class ServerProcess(ABC):
 
 
 class HeadwaterServer(ServerProcess):
-    """`headwater serve` with its defaults, on a free port of the loopback interface."""
+    """`headwater serve`, on a free port of the loopback interface.
+
+    With its defaults, but for `options` that are named.
+    """
 
     name = "Headwater"
+
+    def __init__(self, directory: Path, options: Sequence[str] = ()) -> None:
+        super().__init__(directory)
+        self._options = options
 
     @property
     def command(self) -> list[str]:
@@ -175,6 +199,7 @@ class HeadwaterServer(ServerProcess):
             *("--host", "127.0.0.1", "--port", str(self.port)),
             *("--data-dir", str(self.directory / "data")),
             *("--port-file", str(self._port_file), "--log-level", "warning"),
+            *self._options,
         ]
 
     @property
@@ -194,12 +219,16 @@ class HeadwaterServer(ServerProcess):
 
 
 class RedisServer(ServerProcess):
-    """Redis with an append-only file that is synced before every answer, and nothing else."""
+    """Redis with an append-only file that is synced before every answer, and nothing else.
+
+    With more than one of its threads for input and output if `io_threads` says so.
+    """
 
     name = "Redis"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, io_threads: int = 1) -> None:
         super().__init__(directory)
+        self._io_threads = io_threads
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
@@ -210,6 +239,7 @@ class RedisServer(ServerProcess):
             *("redis-server", "--bind", "127.0.0.1", "--port", str(self.port)),
             *("--dir", str(self.directory), "--appendonly", "yes", "--appendfsync", "always"),
             *("--save", "", "--auto-aof-rewrite-percentage", "0", "--daemonize", "no"),
+            *(("--io-threads", str(self._io_threads)) if self._io_threads > 1 else ()),
         ]
 
     def is_ready(self) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from headwater.core import errors
 from headwater.core.late_names import late_names
+from headwater.core.version import __version__
 
 if TYPE_CHECKING:
     from headwater.api.machine_requests import ApplyEvent, CreateInstance, DeleteInstance
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
     from headwater.engine.opening import open_database as open  # noqa: A004
     from headwater.engine.opening import open_database_async as open_async
     from headwater.engine.read_only import ReadOnlyDatabase
-
-__version__ = "0.1.0"
 
 __getattr__ = late_names(
     __name__,

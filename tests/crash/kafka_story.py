@@ -12,7 +12,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.engine.kafka.producers import BATCHES_MAX
 from headwater.format.kafka.events import GroupMember, GroupMembership
-from headwater.format.kafka.records import Producer
+from headwater.format.kafka.records import BatchProducer
 from headwater.recovery.kafka.view import KafkaView
 from headwater.testing import CrashKind, CrashPlan, FakeDisk, FaultDisk
 from tests.rig.kafka import KAFKA, TELLING_KAFKA, KafkaLife, batch_of
@@ -88,7 +88,7 @@ class KafkaStory:
         for name, index, words in parts:
             base = len(values[name, index])
             values[name, index] += tuple(word.encode() for word in words)
-            producer = Producer(9, 0, self._sequence) if (name, index) == IDEMPOTENT else None
+            producer = BatchProducer(9, 0, self._sequence) if (name, index) == IDEMPOTENT else None
             batch = batch_of(*words, producer=producer)
             if producer is not None:
                 self._sequence += len(words)

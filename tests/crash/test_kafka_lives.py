@@ -20,7 +20,7 @@ from headwater.core.errors import DiskFullError
 from headwater.core.units import US_PER_S
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.format.kafka.events import GroupMembership
-from headwater.format.kafka.records import Producer
+from headwater.format.kafka.records import BatchProducer
 from headwater.testing import POWER_LOSS, RANDOM, CrashPlan, FakeDisk
 from headwater.testing.fault_disk import FaultDisk
 from headwater.testing.faults import SPACE_VERBS, Fault, Verb
@@ -159,7 +159,7 @@ class RandomLife:
         words = [f"{self.made}.{n}" * size for n in range(self.random.choice((1, 2, 7)))]
         producer = None
         if place[1] == 1:
-            producer = Producer(3, 0, self.model.sequences[place])
+            producer = BatchProducer(3, 0, self.model.sequences[place])
         sure = self.random.random() < 0.7
         batch = batch_of(*words, producer=producer)
         durability = Durability.FSYNC if sure else Durability.DISK

@@ -19,7 +19,7 @@ import pytest
 
 import headwater
 from headwater.config.keys import KEYS
-from headwater.server.http.routes import ROUTES
+from headwater.server.routes import ROUTES
 from tests.rig.server_process import ServerProcess, clean_environment
 
 pytestmark = pytest.mark.e2e

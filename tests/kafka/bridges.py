@@ -15,7 +15,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from headwater.client.bridge.addresses import Cluster as Address
-from headwater.client.bridge.bridge import Bridge, BridgeProgress, BridgeSettings
+from headwater.client.bridge.bridge import Bridge
+from headwater.client.bridge.settings import BridgeProgress, BridgeSettings
 
 PATIENCE_S = 60.0
 

@@ -23,10 +23,9 @@ class Broker(RunningServer):
 
     @property
     def endpoint(self) -> KafkaEndpoint:
-        listener = self.app.kafka
-        assert listener is not None
-        assert listener.endpoint is not None
-        return listener.endpoint
+        endpoint = self.app.kafka.endpoint
+        assert endpoint is not None
+        return endpoint
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -37,7 +36,7 @@ class Broker(RunningServer):
             begun.set()
             go_on.wait(20)
 
-        self.app.loop.call_soon_threadsafe(hold)
+        self.loop.call_soon_threadsafe(hold)
         assert begun.wait(20)
         try:
             yield

@@ -14,7 +14,7 @@ from headwater.config.kafka import KafkaSettings
 from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.group_offsets import Committed
-from headwater.model.kafka_group import Joined, JoinRequest, Outcome, Phase, Synced
+from headwater.model.kafka_group import Joined, JoinRequest, Outcome, Phase, SyncedMember
 from headwater.server.kafka.failures import code_of, code_of_refusal
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.fault_disk import FaultDisk
@@ -95,7 +95,7 @@ class Rig:
         (told,) = self.join(instance=instance, org=org, metadata=metadata)
         assert isinstance(told, Joined)
         assert self.sync(told.member_id, told.generation, org) == [
-            Synced("consumer", "range", told.member_id.encode())
+            SyncedMember("consumer", "range", told.member_id.encode())
         ]
         return told.member_id
 

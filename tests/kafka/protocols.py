@@ -72,12 +72,12 @@ def over_kafka(target: Target, record: Record) -> int:
 
 
 def embedded(target: Target, record: Record) -> int:
-    database = target.broker.app.ready_database
+    database = target.broker.app.backend.ready_database
 
     async def write() -> int:
         return (await database.append(target.elsewhere, record)).first_seq
 
-    loop = target.broker.app.loop
+    loop = target.broker.loop
     return asyncio.run_coroutine_threadsafe(write(), loop).result(20)
 
 

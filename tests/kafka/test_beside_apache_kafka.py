@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 
 from bench.kafka.brokers import ApacheKafka, missing
-from headwater.format.kafka.records import NO_PRODUCER, NewRecord, Producer, encode_batch
+from headwater.format.kafka.records import NO_PRODUCER, BatchProducer, NewRecord, encode_batch
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import running_broker
@@ -41,7 +41,7 @@ class Case(NamedTuple):
 def batch(sequence: int | None = None, epoch: int = 0) -> bytes:
     now_ms = int(time.time() * 1_000)  # an old record would be deleted for its age
     records = [NewRecord(now_ms, None, value) for value in (b"a", b"b")]
-    producer = NO_PRODUCER if sequence is None else Producer(987_654, epoch, sequence)
+    producer = NO_PRODUCER if sequence is None else BatchProducer(987_654, epoch, sequence)
     return encode_batch(records, producer=producer)
 
 

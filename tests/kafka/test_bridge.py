@@ -16,8 +16,9 @@ from typer.testing import CliRunner
 
 from headwater.cli.app import app
 from headwater.client.bridge.addresses import Cluster as Address
-from headwater.client.bridge.bridge import Bridge, BridgeProgress, BridgeSettings
+from headwater.client.bridge.bridge import Bridge
 from headwater.client.bridge.clusters import AwayError
+from headwater.client.bridge.settings import BridgeProgress, BridgeSettings
 from headwater.client.bridge.statement import BridgeStoppedError
 from tests.kafka.bridges import Cluster, bridge, command, length, running_bridge
 from tests.kafka.broker import Broker, running_broker

@@ -70,8 +70,8 @@ def fill(broker: Broker) -> list[int]:
         http.put("jobs", type="queue", dead_letter="dead", lease_ms=600_000)
         for topic in ("events", "jobs"):
             assert http.write_records(topic, *records).json["head_seq"] == RECORDS
-    broker.app.engine.checkpoint()
-    return [broker.app.engine.topic(topic).topic_id for topic in ("events", "jobs")]
+    broker.app.backend.engine.checkpoint()
+    return [broker.app.backend.engine.topic(topic).topic_id for topic in ("events", "jobs")]
 
 
 def damage(data: Path, numbers: list[int]) -> None:
@@ -205,7 +205,8 @@ def test_a_worker_whose_jobs_are_pushed_gets_the_others_and_nothing_stays_in_fli
 def test_log_readiness_status_and_metrics_name_topic_file_and_offset_once(
     hurt: Broker,
 ) -> None:
-    path, offset, _ = frame_place(hurt.directory, hurt.app.engine.topic("events").topic_id, BAD)
+    events = hurt.app.backend.engine.topic("events")
+    path, offset, _ = frame_place(hurt.directory, events.topic_id, BAD)
     with capture_logs() as lines, hurt.talk() as http:
         assert "damage" not in http.get("/readyz").json
         for _ in range(3):

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from headwater.model.kafka_group import Joined, Outcome, Phase, Synced
+from headwater.model.kafka_group import Joined, Outcome, Phase, SyncedMember
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.durable_groups import SESSION_US, Rig
 
@@ -42,7 +42,7 @@ def test_members_of_a_settled_group_go_on_after_a_restart(
         for member in members:
             assert rig.heartbeat(member, 2) is ErrorCode.NONE
             assert rig.commit(member, 2) is ErrorCode.NONE
-            assert rig.sync(member, 2) == [Synced("consumer", "range", member.encode())]
+            assert rig.sync(member, 2) == [SyncedMember("consumer", "range", member.encode())]
             assert rig.commit(member, 1) is ErrorCode.ILLEGAL_GENERATION
         assert rig.commit("stranger", 2) is ErrorCode.UNKNOWN_MEMBER_ID
     group = rig.coordinator.group(1, "workers")
@@ -89,7 +89,7 @@ def test_nobody_is_told_an_assignment_that_the_log_does_not_have(rig: Rig) -> No
         assert not answers
 
     rig.do(work)
-    assert answers == [Synced("consumer", "range", b"all")] * 2
+    assert answers == [SyncedMember("consumer", "range", b"all")] * 2
 
 
 def test_a_round_under_way_at_the_crash_gives_the_old_generation_back(rig: Rig) -> None:
@@ -151,7 +151,7 @@ def test_a_group_that_empties_and_is_deleted_while_the_log_works_is_gone(rig: Ri
         rig.coordinator.delete(1, "workers")
 
     rig.do(work)
-    assert answers == [Synced("consumer", "range", b"")]
+    assert answers == [SyncedMember("consumer", "range", b"")]
     assert rig.life.store.memberships() == ()
     rig.restart(kill=True)
     assert rig.is_in(None)
@@ -175,7 +175,7 @@ def test_a_group_is_not_let_go_of_while_the_log_works(rig: Rig) -> None:
         return group.generation
 
     generation = rig.do(work)
-    assert answers == [Synced("consumer", "range", b"")] * 2
+    assert answers == [SyncedMember("consumer", "range", b"")] * 2
     rig.restart(kill=True)
     assert rig.commit("m2", generation) is ErrorCode.NONE
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from headwater.model.kafka_group import Joined, Phase, Refusal, Refused, Synced
+from headwater.model.kafka_group import Joined, Phase, Refusal, Refused, SyncedMember
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.durable_groups import ROOMY, Rig
 from tests.rig.kafka import batch_of
@@ -72,7 +72,7 @@ def test_a_generation_that_the_log_refuses_is_not_told_and_tried_again(rig: Rig)
     assert isinstance(again, Joined)
     assert again.generation == 3
     assert later
-    assert rig.sync(first, 3) == [Synced("consumer", "range", first.encode())]
+    assert rig.sync(first, 3) == [SyncedMember("consumer", "range", first.encode())]
     rig.restart(kill=True)
     assert rig.commit(told.member_id, 3) is ErrorCode.NONE
     assert rig.commit(first, 1) is ErrorCode.ILLEGAL_GENERATION

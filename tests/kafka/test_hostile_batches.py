@@ -10,7 +10,7 @@ import pytest
 from headwater.format.crc32c import crc32c
 from headwater.format.kafka.batch import CODECS, CRC_FROM, HEADER_BYTES
 from headwater.format.kafka.compression import compress
-from headwater.format.kafka.records import NewRecord, Producer, encode_batch
+from headwater.format.kafka.records import BatchProducer, NewRecord, encode_batch
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
@@ -110,7 +110,7 @@ def test_sequences_with_gaps_and_old_epochs_are_refused(speaker: RawKafka, name:
 
     def produce(epoch: int, sequence: int) -> tuple[ErrorCode, int]:
         batch = encode_batch(
-            [NewRecord(1, None, b"v")], producer=Producer(producer_id, epoch, sequence)
+            [NewRecord(1, None, b"v")], producer=BatchProducer(producer_id, epoch, sequence)
         )
         told = speaker.produce(topic, batch)
         return ErrorCode(told["error_code"]), told["base_offset"]

@@ -222,7 +222,7 @@ def test_one_damaged_checkpoint_is_written_again_from_the_other(directory: Path)
         try:
             with RawKafka(broker.kafka_port) as kafka:
                 assert list_latest(kafka, "orders")["offset"] == RECORDS
-            store = broker.app.kafka.store  # type: ignore[union-attr]
+            store = broker.app.kafka.store
             assert store is not None
             told = [(each.path.name, each.action.value) for each in store.report.findings]
             assert told == [(name, "written again from the files")]

@@ -17,7 +17,7 @@ from headwater.core.errors import OverloadedError
 from headwater.engine.pressure import PressureControl
 from headwater.engine.topics.record_encoding import encode_records
 from headwater.format.kafka.batch import BatchHeader, read_sound
-from headwater.format.kafka.records import Producer as ProducerOf
+from headwater.format.kafka.records import BatchProducer as ProducerOf
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.protocols import Target, consumed, embedded, over_http, over_kafka
@@ -54,12 +54,11 @@ def test_a_batch_of_a_log_topic_tells_of_offsets_behind_its_last_record(
     broker = native_topic.broker
 
     def header(offset: int) -> BatchHeader:
-        assert broker.app.kafka is not None
         assert broker.app.kafka.endpoint is not None
         store = broker.app.kafka.endpoint.store
         topic = store.topic(1, native_topic.kafka)
         assert topic is not None
-        (batch,) = store.plan_fetch(topic.partitions[0], offset, 1_000_000).read()
+        (batch,) = topic.partitions[0].plan_fetch(offset, 1_000_000).read()
         return read_sound(batch)
 
     found = [broker.inside(lambda at=at: header(at)) for at in (1, 5)]
@@ -153,7 +152,7 @@ def test_acks_all_makes_a_disk_topic_wait_for_its_sync(
 
     def begin() -> bool:
         records = encode_records([{"data": 2}])
-        return broker.app.engine.append(name, records, synced=synced).waits
+        return broker.app.backend.engine.append(name, records, synced=synced).waits
 
     assert broker.inside(begin) is waits
 
@@ -257,7 +256,7 @@ def test_what_a_new_producer_sent_to_a_log_topic_behind_a_refused_batch_is_not_t
         if by_pressure:
             pressed.setattr(PressureControl, "refuses", True)
         else:
-            pressed.setattr(native_topic.broker.app.engine, "append", overloaded)
+            pressed.setattr(native_topic.broker.app.backend.engine, "append", overloaded)
         told = speaker.produce(native_topic.kafka, batches[0])
         assert told["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
     told = speaker.produce(native_topic.kafka, batches[1])

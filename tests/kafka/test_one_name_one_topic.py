@@ -85,7 +85,7 @@ def test_a_websocket_is_told_the_other_name_too(kafka_topic: Target) -> None:
 
 def test_a_topic_that_both_have_had_before_goes_on(kafka_topic: Target) -> None:
     own = Target(kafka_topic.broker, kafka_topic.kafka, kafka_topic.kafka)
-    database = own.broker.app.ready_database
+    database = own.broker.app.backend.ready_database
     own.broker.inside(lambda: database.engine.create(own.kafka, {}))
     assert over_http(own, {"data": "own"}) == 1
     with own.client() as client:
@@ -96,13 +96,12 @@ def test_a_topic_that_both_have_had_before_goes_on(kafka_topic: Target) -> None:
 def test_a_name_is_taken_while_its_kafka_topic_is_on_its_way_to_the_log(
     broker: Broker, name: str
 ) -> None:
-    assert broker.app.kafka is not None
     store = broker.app.kafka.store
     assert store is not None
 
     def begin() -> tuple[bool, bool]:
         making = store.create_topic(1, name, 1)
-        return making.done, broker.app.space(name, None) is broker.app.engine
+        return making.done, broker.app.backend.space(name, None) is broker.app.backend.engine
 
     assert broker.inside(begin) == (False, False)
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Message, Producer, TopicPartition
 
+from headwater.format.kafka.records import BatchProducer as ProducerOf
 from headwater.format.kafka.records import NewRecord, encode_batch
-from headwater.format.kafka.records import Producer as ProducerOf
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import free_port, running_broker

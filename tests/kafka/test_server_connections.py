@@ -148,7 +148,6 @@ def test_half_a_request_is_waited_for_only_so_long(tmp_path: Path) -> None:
             slow.send(frame[:3])
             assert slow.is_hung_up()
             other.ask(ApiKey.METADATA, {"topics": []})
-        assert broker.app.kafka is not None
         assert broker.app.kafka.endpoint is not None
         assert broker.app.kafka.endpoint.counters.hang_ups == 1
 
@@ -202,7 +201,7 @@ def test_more_connections_than_allowed_are_turned_away(tmp_path: Path) -> None:
         with RawKafka(broker.kafka_port) as third:
             assert third.is_hung_up()
         first.close()
-        endpoint = broker.app.kafka.endpoint  # type: ignore[union-attr]
+        endpoint = broker.app.kafka.endpoint
         eventually(lambda: broker.inside(lambda: len(endpoint.connections)) == 1)  # type: ignore[union-attr]
         with RawKafka(broker.kafka_port) as fourth:
             fourth.ask(ApiKey.METADATA, {"topics": []})
@@ -221,7 +220,7 @@ def test_a_client_that_reads_no_answers_makes_the_server_hold_little(
         version = SUPPORTED[ApiKey.FETCH].newest
         frames = [request_frame(ApiKey.FETCH, version, n, "s", values) for n in range(1, 101)]
         speaker.send(b"".join(frames))
-        endpoint = broker.app.kafka.endpoint  # type: ignore[union-attr]
+        endpoint = broker.app.kafka.endpoint
 
         def held() -> int:
             sizes = [each.transport.get_write_buffer_size() for each in endpoint.connections]  # type: ignore[union-attr]

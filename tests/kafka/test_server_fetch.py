@@ -49,7 +49,7 @@ def row_of(answer: dict[str, Any]) -> dict[str, Any]:
 
 def waiters(broker: Broker, topic: str) -> Callable[[], int]:
     def count() -> int:
-        store = broker.app.kafka.store  # type: ignore[union-attr]
+        store = broker.app.kafka.store
         assert store is not None
         found = store.topic(1, topic)
         assert found is not None
@@ -185,7 +185,7 @@ def test_an_answer_from_many_partitions_is_no_longer_than_was_asked_for(
 
 
 def forget_what_is_in_memory(broker: Broker, topic: str) -> None:
-    store = broker.app.kafka.store  # type: ignore[union-attr]
+    store = broker.app.kafka.store
     assert store is not None
     found = store.topic(1, topic)
     assert found is not None

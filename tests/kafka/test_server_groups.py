@@ -175,7 +175,7 @@ def test_whoever_waits_for_others_is_told_when_the_server_stops(tmp_path: Path) 
         enter(one, "workers")
         joined(one)
         enter(two, "workers")
-        coordinator = broker.app.kafka.endpoint.coordinator  # type: ignore[union-attr]
+        coordinator = broker.endpoint.coordinator
         eventually(lambda: broker.inside(lambda: coordinator.members) == 2)
     assert joined(two)["error_code"] == ErrorCode.COORDINATOR_NOT_AVAILABLE
     for speaker in (one, two):

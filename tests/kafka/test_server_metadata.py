@@ -7,6 +7,7 @@ import threading
 import pytest
 
 from headwater.engine.kafka.partition import KafkaTopic
+from headwater.engine.kafka.store import KafkaStore
 from headwater.server.kafka import cluster
 from headwater.server.kafka.topic_rows import topic_row
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
@@ -14,16 +15,24 @@ from headwater.wire.kafka.codec import decode_response, encode_response
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
+from tests.rig.kafka import KafkaLife
 
 METADATA = SUPPORTED[ApiKey.METADATA]
 VERSIONS = range(METADATA.oldest, METADATA.newest + 1)
 
 
+@pytest.fixture(scope="module")
+def store() -> KafkaStore:
+    return KafkaLife().store
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("partitions", [1, 3, 70, 300])
 @pytest.mark.parametrize("name", ["?", "a", "x" * 127, "x" * 128, "y" * 249])
-def test_a_row_says_what_the_table_says_of_it(version: int, partitions: int, name: str) -> None:
-    topic = KafkaTopic(1, name, bytes(range(16)), 0, partitions, {})
+def test_a_row_says_what_the_table_says_of_it(
+    store: KafkaStore, version: int, partitions: int, name: str
+) -> None:
+    topic = KafkaTopic(store, 1, name, bytes(range(16)), 0, partitions, {})
     values = {"topics": [topic_row(topic, version), topic_row(topic, version)]}
     written = encode_response(ApiKey.METADATA, version, values)
     first, second = decode_response(ApiKey.METADATA, version, written)["topics"]

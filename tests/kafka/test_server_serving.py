@@ -11,7 +11,7 @@ import pytest
 
 from headwater.config.loading import Settings
 from headwater.engine.pressure import PressureControl
-from headwater.format.kafka.records import Producer
+from headwater.format.kafka.records import BatchProducer
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame
@@ -68,7 +68,7 @@ def test_under_pressure_producers_are_told_to_come_back(
     speaker.make_topic(name)
     rows = [{"index": 0, "records": batch_of("a")}]
     values = {"acks": -1, "topic_data": [{"name": name, "partition_data": rows}]}
-    refused = broker.app.engine.pressure_control.writes_refused
+    refused = broker.app.backend.engine.pressure_control.writes_refused
     with monkeypatch.context() as pressed:
         pressed.setattr(PressureControl, "refuses", True)
         told = speaker.ask(ApiKey.PRODUCE, values)
@@ -76,7 +76,7 @@ def test_under_pressure_producers_are_told_to_come_back(
     row = told["responses"][0]["partition_responses"][0]
     assert row["error_code"] == ErrorCode.NOT_ENOUGH_REPLICAS
     assert told["throttle_time_ms"] > 0
-    assert broker.app.engine.pressure_control.writes_refused == refused + 1
+    assert broker.app.backend.engine.pressure_control.writes_refused == refused + 1
     assert speaker.end_of(name) == 0
     told = speaker.ask(ApiKey.PRODUCE, values)
     assert told["responses"][0]["partition_responses"][0]["error_code"] == 0
@@ -87,7 +87,7 @@ def test_what_a_new_producer_sent_behind_a_refused_batch_is_not_taken_before_it(
     speaker: RawKafka, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     speaker.make_topic(name)
-    batches = [batch_of("a", producer=Producer(77, 0, sequence)) for sequence in range(2)]
+    batches = [batch_of("a", producer=BatchProducer(77, 0, sequence)) for sequence in range(2)]
     with monkeypatch.context() as pressed:
         pressed.setattr(PressureControl, "refuses", True)
         told = speaker.produce(name, batches[0])

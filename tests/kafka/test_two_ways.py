@@ -9,11 +9,12 @@ import pytest
 
 import headwater
 from headwater.core.errors import DiskFullError, OverloadedError
-from headwater.engine.kafka.batch_appender import Produced
-from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.kafka.native_topics import NativePartition
+from headwater.engine.kafka.partition import KafkaPartition
+from headwater.engine.partition import Produced
 from headwater.engine.pending import Pending
 from headwater.engine.pressure import PressureControl
-from headwater.format.kafka.records import Producer
+from headwater.format.kafka.records import BatchProducer
 from headwater.server.kafka import connection, plain_produce
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -72,7 +73,7 @@ def test_a_batch_is_acked_alike(
 
 def test_a_repeat_gets_the_answer_it_had(way: list[bool], speaker: RawKafka, name: str) -> None:
     speaker.make_topic(name)
-    batch = batch_of("a", producer=Producer(77, 0, 0))
+    batch = batch_of("a", producer=BatchProducer(77, 0, 0))
     first, again = ask(speaker, name, batch), ask(speaker, name, batch)
     assert first == again == told(name, error_code=0, base_offset=0, log_start_offset=0)
     assert speaker.end_of(name) == 1
@@ -82,8 +83,8 @@ def test_a_gap_in_the_sequence_is_refused_alike(
     way: list[bool], speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name)
-    ask(speaker, name, batch_of("a", producer=Producer(77, 0, 0)))
-    answer = ask(speaker, name, batch_of("a", producer=Producer(77, 0, 5)))
+    ask(speaker, name, batch_of("a", producer=BatchProducer(77, 0, 0)))
+    answer = ask(speaker, name, batch_of("a", producer=BatchProducer(77, 0, 5)))
     said = "producer 77 sent sequence 5 where 1 comes next"
     code = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert answer == told(name, error_code=code, base_offset=-1, error_message=said)
@@ -96,14 +97,14 @@ def test_under_pressure_the_answer_says_how_long_to_wait(
     speaker.make_topic(name)
     with monkeypatch.context() as pressed:
         pressed.setattr(PressureControl, "refuses", True)
-        answer = ask(speaker, name, batch_of("a", producer=Producer(77, 0, 0)))
+        answer = ask(speaker, name, batch_of("a", producer=BatchProducer(77, 0, 0)))
     said = "more is being written than the disk takes; nothing was written, try again"
     code = ErrorCode.NOT_ENOUGH_REPLICAS
     refused = told(name, 1_000, error_code=code, base_offset=-1, error_message=said)
     assert answer["throttle_time_ms"] > 0
     assert answer == {**refused, "throttle_time_ms": answer["throttle_time_ms"]}
     # What it sent behind that waits for it.
-    answer = ask(speaker, name, batch_of("b", producer=Producer(77, 0, 1)))
+    answer = ask(speaker, name, batch_of("b", producer=BatchProducer(77, 0, 1)))
     row = answer["responses"][0]["partition_responses"][0]
     assert row["error_code"] == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert speaker.end_of(name) == 0
@@ -113,9 +114,9 @@ def test_each_of_several_partitions_is_told_its_own(
     way: list[bool], speaker: RawKafka, name: str
 ) -> None:
     speaker.make_topic(name, 2)
-    ahead = batch_of("x", producer=Producer(77, 0, 0))
+    ahead = batch_of("x", producer=BatchProducer(77, 0, 0))
     ask(speaker, name, ahead)
-    gap = batch_of("y", producer=Producer(77, 0, 9))
+    gap = batch_of("y", producer=BatchProducer(77, 0, 9))
     rows = [
         {"index": 1, "records": batch_of("a", "b")},
         {"index": 7, "records": batch_of("c")},
@@ -173,7 +174,7 @@ def test_whatever_the_store_says_is_told_alike(
         raise error
 
     with monkeypatch.context() as broken:
-        broken.setattr(KafkaStore, "append", fail)
+        broken.setattr(KafkaPartition, "append", fail)
         answer = ask(speaker, name, batch_of("a"))
     row = answer["responses"][0]["partition_responses"][0]
     assert (row["error_code"], row["base_offset"]) == (code, -1)
@@ -222,8 +223,8 @@ def test_only_what_was_stored_counts_as_produced(
     speaker.make_topic(name)
     with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
         client.create(f"{name}.own")
-    counters, store = broker.endpoint.counters, broker.endpoint.store
-    once = batch_of("a", "b", producer=Producer(4_711, 0, 0))
+    counters = broker.endpoint.counters
+    once = batch_of("a", "b", producer=BatchProducer(4_711, 0, 0))
 
     def counted(topic: str, batch: bytes) -> tuple[int, int]:
         before = counters.batches_in, counters.records_in
@@ -232,16 +233,16 @@ def test_only_what_was_stored_counts_as_produced(
 
     def fails(*_: object) -> Pending[Produced]:
         pending: Pending[Produced] = Pending()
-        broker.app.loop.call_soon(pending.fail, OverloadedError("the log took it back"))
+        broker.loop.call_soon(pending.fail, OverloadedError("the log took it back"))
         return pending
 
-    for topic in (name, f"{name}.own"):
+    for topic, kind in ((name, KafkaPartition), (f"{name}.own", NativePartition)):
         assert counted(topic, once) == (1, 2)
         assert counted(topic, once) == (0, 0), "it came again"
-        behind = batch_of("z", producer=Producer(4_711, 0, 7))
+        behind = batch_of("z", producer=BatchProducer(4_711, 0, 7))
         assert counted(topic, behind) == (0, 0), "refused at once"
         with monkeypatch.context() as failing:
-            failing.setattr(store, "append", fails)
+            failing.setattr(kind, "append", fails)
             assert counted(topic, batch_of("c")) == (0, 0), "refused by the log"
         assert counted(topic, batch_of("c")) == (1, 1)
 

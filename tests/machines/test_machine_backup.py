@@ -101,7 +101,7 @@ def test_a_backup_under_load_holds_every_event_acked_before_it(tmp_path: Path) -
         finally:
             stop.set()
             thread.join()
-        store = server.app.engine.machines.store
+        store = server.app.backend.engine.machines.store
         assert store is not None
         assert store.compactor.count > 1
     for number, promised in enumerate(promises):

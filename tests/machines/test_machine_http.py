@@ -155,7 +155,7 @@ def test_an_idle_watch_tells_the_past_first_however_long_reading_it_takes(
     apply(http, name, "PAY")
 
     def slowly(plan: CatchUpPlan) -> Operation[CaughtUp]:
-        server.app.delivery.heartbeat(server.app.now_us() + 3_600_000_000)
+        server.app.delivery.streams.heartbeat(server.app.clock.monotonic_us() + 3_600_000_000)
         return (yield from catch_up_operation(plan))
 
     monkeypatch.setattr(transition_follower, "catch_up_operation", slowly)
@@ -166,16 +166,16 @@ def test_an_idle_watch_tells_the_past_first_however_long_reading_it_takes(
 def test_heartbeats_do_not_keep_an_idle_watch_open(
     server: RunningServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    app = server.app
+    streams = server.app.delivery.streams
 
     def later(now_us: int) -> None:
-        monkeypatch.setattr(app, "now_us", lambda: now_us)
-        app.delivery.heartbeat(now_us)
+        monkeypatch.setattr(streams, "now_us", lambda: now_us)
+        streams.heartbeat(now_us)
         monkeypatch.undo()
 
     with following(server, "idle_ms=20000") as watch:
         next_event(watch, "begin")
-        now_us = app.now_us()
+        now_us = streams.now_us()
         server.inside(lambda: later(now_us + 16_000_000))
         server.inside(lambda: later(now_us + 21_000_000))
         next_event(watch, "idle")

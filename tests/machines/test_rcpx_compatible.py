@@ -132,7 +132,7 @@ def test_a_snapshot_of_an_instance_has_its_size_and_checksum(
 ) -> None:
     make(client, name, name)
     made = client.ok("SNAPSHOT_INSTANCE", {"instance_id": name})
-    store = server.app.engine.machines.store
+    store = server.app.backend.engine.machines.store
     assert store is not None
     contents = Path(store.directory / "snapshots" / made["snapshot_id"]).read_bytes()
     assert made["size_bytes"] == len(contents)

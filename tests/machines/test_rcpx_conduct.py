@@ -246,30 +246,30 @@ def test_a_stranger_may_send_little_and_a_known_client_more(tmp_path: Path) -> N
 def test_a_client_that_was_let_in_is_read_together_with_others_until_it_leaves(
     server: RunningServer, rcpx_port: int
 ) -> None:
-    before = len(server.app.intake)
+    before = len(server.app.ports.intake)
     with wire(rcpx_port) as client:
         client.hello()
         for _ in range(3):
             assert client.ok("PING") == {"pong": True}
-        assert len(server.app.intake) == before + 1
+        assert len(server.app.ports.intake) == before + 1
         half = message(
             json.dumps({"type": "request", "id": "h", "op": "PING"}).encode(), client.mode
         )
         for byte in half:
             client.send(bytes([byte]))
         assert client.hear()["id"] == "h"
-    eventually(lambda: len(server.app.intake) == before)
+    eventually(lambda: len(server.app.ports.intake) == before)
 
 
 def test_watches_end_with_their_connection(
     server: RunningServer, rcpx_port: int, name: str
 ) -> None:
-    streams = server.app.quotas.streams
+    streams = server.app.access.quotas.streams
     with wire(rcpx_port) as client:
         client.hello()
         client.ok("WATCH_ALL", {"machines": [name]})
-        assert server.app.quotas.streams == streams + 1
-    eventually(lambda: server.app.quotas.streams == streams)
+        assert server.app.access.quotas.streams == streams + 1
+    eventually(lambda: server.app.access.quotas.streams == streams)
 
 
 def test_a_stopping_server_ends_watches_and_finishes_requests(tmp_path: Path) -> None:

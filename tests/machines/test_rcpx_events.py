@@ -51,7 +51,7 @@ def test_requests_sent_behind_each_other_are_done_in_that_order(
     assert paid["meta"]["wal_offset"] < shipped["meta"]["wal_offset"]
     assert deleted["result"]["wal_offset"] > shipped["result"]["wal_offset"]
     assert late["error"]["code"] == "INSTANCE_NOT_FOUND"
-    assert server.app.quotas.of(ANYONE).in_flight == 0
+    assert server.app.access.quotas.of(ANYONE).in_flight == 0
 
 
 def test_events_of_many_connections_at_once_are_each_answered_on_their_own(

@@ -135,7 +135,7 @@ def test_a_server_that_has_no_machines_yet_keeps_the_order_too(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running(tmp_path / "data", settings(rcpx_port=0, deadlines={"drain_s": 1.0})) as server:
-        assert server.app.engine.machines.store is None
+        assert server.app.backend.engine.machines.store is None
         later_ones_are_through(server, monkeypatch)
         listener = server.app.rcpx
         assert listener is not None
@@ -154,7 +154,7 @@ def test_a_server_that_has_no_machines_yet_keeps_the_order_too(
 
 def later_ones_are_through(server: RunningServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes first to open the machines is held up until another came; not for ever."""
-    room = server.app.engine.machines
+    room = server.app.backend.engine.machines
     open_it, another, lock = room.open, threading.Event(), threading.Lock()
     calls = 0
 
@@ -179,7 +179,7 @@ def test_writes_of_one_connection_still_share_their_groups(
     with wire(rcpx_port) as client:
         client.hello()
         client.ok("PUT_MACHINE", {"machine": name, "version": 1, "definition": ORDER})
-        store = server.app.engine.machines.store
+        store = server.app.backend.engine.machines.store
         assert store is not None
         before = store.shard.counters.groups
         told = pipelined(client, [create(name, f"{name}-{number}") for number in range(200)])

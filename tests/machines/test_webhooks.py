@@ -288,7 +288,7 @@ def turn(http: RawHttp, name: str, count: int) -> list[int]:
 
 def wait_for_the_topic(server: RunningServer, offset: int) -> None:
     """The topic of transitions holds the log as well; only webhooks are looked at here."""
-    feeder = server.app.engine.machines.feeder
+    feeder = server.app.backend.engine.machines.feeder
     assert feeder is not None
     eventually(lambda: feeder.position > offset)
 

@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from headwater.model.kafka_group import Joined, Phase, Synced
+from headwater.model.kafka_group import Joined, Phase, SyncedMember
 from tests.unit.model.kafka_groups import GroupRig
 
 PROTOCOLS = (
@@ -34,11 +34,15 @@ class KafkaGroupMachine(RuleBasedStateMachine):
     def _pick(self, number: int) -> str:
         return self.known[number % len(self.known)] if self.known else "nobody"
 
+    def _identity(self, member: str) -> bytes:
+        """A member with an instance id goes on with what the member before it was assigned."""
+        return (self.rig.group.members[member].instance_id or member).encode()
+
     def _look(self) -> None:
         for token in [token for token in self.waiting if token in self.rig.told]:
             self.waiting.discard(token)
             outcome = self.rig.told[token]
-            named = "" if isinstance(outcome, Synced) else outcome.member_id
+            named = "" if isinstance(outcome, SyncedMember) else outcome.member_id
             if named and named not in self.known:
                 self.known.append(named)
             if isinstance(outcome, Joined) and outcome.members:
@@ -59,7 +63,7 @@ class KafkaGroupMachine(RuleBasedStateMachine):
     @rule(pick=picks, lag=st.integers(-1, 1))
     def somebody_syncs(self, pick: int, lag: int) -> None:
         generation = self.rig.group.generation + min(lag, 0)
-        everybody = {member: member.encode() for member in self.rig.group.members}
+        everybody = {member: self._identity(member) for member in self.rig.group.members}
         self.waiting.add(self.rig.sync(self._pick(pick), generation, everybody))
         self._look()
 
@@ -101,14 +105,14 @@ class KafkaGroupMachine(RuleBasedStateMachine):
                     rig.join(member, found.protocols)
             for member in list(rig.group.members):
                 if rig.group.phase is not Phase.PREPARING_REBALANCE:
-                    everybody = {each: each.encode() for each in rig.group.members}
+                    everybody = {each: self._identity(each) for each in rig.group.members}
                     rig.sync(member, None, everybody)
             rig.wait(4)
         assert rig.group.phase in (Phase.STABLE, Phase.EMPTY)
         for member in list(rig.group.members):
             outcome = rig.told[rig.sync(member)]
-            assert isinstance(outcome, Synced)
-            assert outcome.assignment == member.encode()
+            assert isinstance(outcome, SyncedMember)
+            assert outcome.assignment == self._identity(member)
 
 
 TestKafkaGroup = KafkaGroupMachine.TestCase

@@ -23,12 +23,12 @@ from headwater.format.segment import IndexFlag, seal_checks
 from headwater.model import eviction_bounds as victims_module
 from headwater.model import index as index_module
 from headwater.model import tags as tags_module
-from headwater.model.invariants import check_topic
 from headwater.model.match import parse_match
 from headwater.model.selection import select
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
 from tests.property.naive_topic import LOST, Event, NaiveRecord, NaiveTopic
+from tests.rig.invariants import check_topic
 
 OVERHEAD = 38
 TAGS = (None, b"a", b"ab", b"abc", b"b", b"b\xff", b"ba")

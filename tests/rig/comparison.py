@@ -9,9 +9,9 @@ from typing import Any
 from headwater.core.durability import Durability
 from headwater.core.results import TopicState
 from headwater.engine.database import Database
-from headwater.model.invariants import check_topic
 from headwater.testing import CrashKind, FakeDisk
 from tests.property.naive_topic import LIVE, LOST
+from tests.rig.invariants import check_topic
 from tests.rig.world import Key, World, WorldTopic, is_unlogged, log_all, lose_tail, lose_unlogged
 
 Event = tuple[Any, ...]

@@ -11,16 +11,16 @@ from headwater.config.kafka import KafkaSettings
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
 from headwater.disk import Disk
-from headwater.engine.kafka.batch_appender import Produced
-from headwater.engine.kafka.partition import Partition
+from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.partition import Produced
 from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.records import (
     NO_PRODUCER,
+    BatchProducer,
     KafkaRecord,
     NewRecord,
-    Producer,
     decode_records,
     encode_batch,
 )
@@ -107,7 +107,7 @@ class KafkaLife:
         named = {key.replace("_", "."): value for key, value in configs.items()}
         self.do(lambda: self.store.create_topic(org, name, partitions, named))
 
-    def partition(self, name: str, index: int = 0, org: int = 1) -> Partition:
+    def partition(self, name: str, index: int = 0, org: int = 1) -> KafkaPartition:
         topic = self.store.topic(org, name)
         assert topic is not None, name
         return topic.partitions[index]
@@ -171,6 +171,8 @@ class KafkaLife:
         return KafkaLife(self.disk, self.settings, self.clock)
 
 
-def batch_of(*values: str, timestamp_ms: int = NOW_MS, producer: Producer | None = None) -> bytes:
+def batch_of(
+    *values: str, timestamp_ms: int = NOW_MS, producer: BatchProducer | None = None
+) -> bytes:
     records = [NewRecord(timestamp_ms, None, value.encode(), ()) for value in values]
     return encode_batch(records, producer=producer or NO_PRODUCER)

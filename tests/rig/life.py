@@ -6,10 +6,11 @@ against both: what was before, and what would have been after.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
@@ -21,6 +22,7 @@ from headwater.engine.database import Database
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, Operation
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
+from headwater.engine.topics.write import Write
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock
 from tests.rig.comparison import Judge, agree, is_ahead
@@ -31,6 +33,7 @@ T = TypeVar("T")
 
 DATA = PurePosixPath("/data")
 COLD = PurePosixPath("/cold")
+NO_KEYS: Final[Mapping[str, list[str]]] = {}
 
 SMALL = EngineSettings(
     wal=WalSettings(
@@ -56,9 +59,26 @@ def with_shards(settings: EngineSettings, shards: int) -> EngineSettings:
     return replace(settings, wal=replace(settings.wal, shards=shards))
 
 
-def _gathered_steps(engine: Engine, name: str, records: EncodedRecords) -> Operation[Appended]:
-    appended: Appended = yield Answered(lambda: engine.append(name, records))
-    return appended
+def _turn(engine: Engine, batches: dict[str, EncodedRecords]) -> Operation[list[Appended]]:
+    """Writes to several topics as one turn of a loop brings them."""
+    started: list[Write] = []
+
+    def start() -> Write:
+        for each in engine.append_turn({engine.topic(name): batches[name] for name in batches}):
+            if isinstance(each, HeadwaterError):
+                raise each
+            started.append(each)
+        return started[0]
+
+    answers: list[Appended] = [(yield Answered(start))]
+    for write in started[1:]:
+        answer: Appended = yield Answered(partial(_itself, write))
+        answers.append(answer)
+    return answers
+
+
+def _itself(write: Write) -> Write:
+    return write
 
 
 def new_disk() -> FakeDisk:
@@ -184,21 +204,32 @@ class Life:
         if answer is not None:
             assert (answer.first_seq, answer.last_seq, answer.deduped) == expected.value
 
-    def append_gathered(self, name: str, records: list[dict[str, Any]], keys: list[str]) -> None:
-        """Single writes with keys of their own as one append, as a server makes it."""
+    def append_turn(
+        self, batches: dict[str, list[dict[str, Any]]], keys: Mapping[str, list[str]] = NO_KEYS
+    ) -> None:
+        """What one turn of a server's loop brought: for each topic single writes as one batch,
+        some with keys of their own."""
+
+        foretold: list[tuple[int, int]] = []
 
         def change(world: World) -> Expected:
-            expected = world.append(name, records, self.clock.wall_ms())
-            world.topics[name].key_each(keys, self.clock.wall_ms())
-            return expected
+            wall_ms = self.clock.wall_ms()
+            for name, brought in batches.items():
+                expected = world.append(name, brought, wall_ms)
+                assert expected.error is None, "the script gives no reason to refuse"
+                foretold.append(expected.value[:2])
+                world.topics[name].key_each(keys.get(name, []), wall_ms)
+            return Expected(foretold)
 
-        encoded = encode_records(records)
-        encoded.keys = {at: key.encode() for at, key in enumerate(keys)}
-        encoded.writers = len(records)
+        encoded = {name: encode_records(brought) for name, brought in batches.items()}
+        for name, own in keys.items():
+            encoded[name].keys = {at: key.encode() for at, key in enumerate(own)}
+        for each in encoded.values():
+            each.writers = len(each)
         self.settle_ages()
-        engine = self.db.engine
-        answer = self._do(change, lambda: self.db.drive(_gathered_steps(engine, name, encoded)))
-        assert answer is not None
+        answers = self._do(change, lambda: self.db.drive(_turn(self.db.engine, encoded)))
+        assert answers is not None
+        assert [(each.first_seq, each.last_seq) for each in answers] == foretold
 
     def _sure(self, name: str, key: str | None) -> str | None:
         """The key, unless the clock made it expire and then went back: both answers are right."""

@@ -113,7 +113,7 @@ def many_files(life: Life) -> None:
 @script(some_topics)
 def writing(life: Life) -> None:
     life.append("fsync", records(3, "y"), key="w")
-    life.append_gathered("fsync", records(3, "z"), ["p", "q", "r"])
+    life.append_turn({"fsync": records(3, "z")}, {"fsync": ["p", "q", "r"]})
     life.append("disk", records(2))
     life.append("memory", records(2))
     life.append("disk", records(12))
@@ -121,6 +121,18 @@ def writing(life: Life) -> None:
     life.create("fsync", cap_records=8)
     life.create("disk", durability="fsync")
     life.append("disk", records(1))
+
+
+@script(some_topics)
+def turns_over_many_topics(life: Life) -> None:
+    life.create("other")
+    life.append_turn({"fsync": records(2, "y"), "other": records(1), "memory": records(1)})
+    life.append_turn(
+        {"other": records(2), "disk": records(12), "fsync": records(1), "ephemeral": records(2)},
+        {"fsync": ["p"], "other": ["q", "r"]},
+    )
+    life.create("disk", durability="fsync")
+    life.append_turn({"disk": records(1), "other": records(1, "z"), "memory": records(2)})
 
 
 @script(some_topics)

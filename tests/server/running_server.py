@@ -59,6 +59,11 @@ class RunningServer:
         assert self._server.app is not None
         return self._server.app
 
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        assert self._loop is not None
+        return self._loop
+
     def start(self, *, recovered: bool = True) -> None:
         self._thread.start()
         self._listening.result(PATIENCE_S)

@@ -13,9 +13,9 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from headwater.server.http.routes import ROUTES
 from headwater.server.kafka.api_handlers import HANDLED
 from headwater.server.rcpx.operations import OPERATIONS
+from headwater.server.routes import ROUTES
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.messages import MESSAGES

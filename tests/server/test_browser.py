@@ -156,7 +156,7 @@ def test_an_event_source_comes_back_by_itself_and_misses_nothing(
     eventually(lambda: watch.sent.get(topic) == 10)
     for number in range(10, 20):
         http.write(topic, number)
-    server.inside(server.app.delivery.close_all)
+    server.inside(server.app.delivery.streams.close_all)
     for number in range(20, 29):
         http.write(topic, number)
     eventually(lambda: watch.streams == 1)

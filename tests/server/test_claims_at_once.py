@@ -21,7 +21,7 @@ def claimed(answer: Any) -> list[dict[str, Any]]:
 
 
 def in_flight(server: RunningServer) -> int:
-    found: int = server.inside(lambda: server.app.quotas.of(ANYONE).in_flight)
+    found: int = server.inside(lambda: server.app.access.quotas.of(ANYONE).in_flight)
     return found
 
 
@@ -40,12 +40,12 @@ def test_jobs_of_several_writes_read_the_same_from_memory_and_from_files(
     assert from_memory.json["ready"] == 60 - len(taken)
 
     def forget() -> None:
-        found = server.app.engine.topic(topic)
+        found = server.app.backend.engine.topic(topic)
         assert found.queue is not None
         found.queue.leases.take_back(found.queue.leases.leases[1])
         found.tail.clear()
 
-    server.app.engine.checkpoint()
+    server.app.backend.engine.checkpoint()
     server.inside(forget)
     assert claimed(http.queue("claim", topic, max=wanted)) == claimed(from_memory)
     assert in_flight(server) == 0
@@ -100,7 +100,7 @@ def test_more_requests_than_a_key_may_have_under_way_are_given_no_job(tmp_path: 
     with running(tmp_path / "data", limited) as server, server.talk() as http:
         http.put("jobs", type="queue")
         http.write("jobs", 1)
-        usage = server.app.quotas.of(ANYONE)
+        usage = server.app.access.quotas.of(ANYONE)
         server.inside(usage.begin)
         assert http.queue("claim", "jobs").status == 429
         assert http.queue("ack", "jobs", seqs=[1]).status == 429
@@ -118,7 +118,7 @@ def test_an_ack_puts_away_what_was_delivered_too_often(
     http.queue("claim", topic, max=2)
 
     def run_out() -> None:
-        queue = server.app.engine.topic(topic).queue
+        queue = server.app.backend.engine.topic(topic).queue
         assert queue is not None
         queue.leases.nack("w", [1], None, 0)  # as a look at the clock does: nobody has put it away
 
@@ -135,7 +135,8 @@ def test_many_small_chunks_are_left_to_a_plan(
         http.write(topic, n)
 
     def at_hand(count: int) -> list[int] | None:
-        found = job_records.runs_at_hand(server.app.engine.topic(topic), range(1, count + 1))
+        queue = server.app.backend.engine.topic(topic)
+        found = job_records.runs_at_hand(queue, range(1, count + 1))
         return None if found is None else [len(run.offsets) for run in found]
 
     most = job_records.AT_HAND_CHUNKS_MAX

@@ -16,7 +16,7 @@ from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings
 from headwater.core import errors
 from headwater.observe.metrics import METRICS
-from headwater.server.http.routes import ROUTES
+from headwater.server.routes import ROUTES
 from headwater.wire.http_errors import REASON, STATUS_OF_CODE, HttpError, status_of
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import RawHttp
@@ -148,7 +148,7 @@ def test_a_fault_of_ours_is_told_without_its_insides(
         raise ZeroDivisionError("secret insides")
 
     with monkeypatch.context() as patch:
-        patch.setattr(server.app.engine.topics, "state", fail)
+        patch.setattr(server.app.backend.engine.topics, "state", fail)
         answer = http.get("/v0/topics/broken")
         assert (answer.status, answer.code) == (500, "internal")
         assert b"insides" not in answer.body

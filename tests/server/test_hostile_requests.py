@@ -168,14 +168,14 @@ def test_answers_that_nobody_reads_hold_back_the_requests_behind_them(
         http.write("large", "x" * 1_000_000)
     with server.talk() as lazy:
         request = lazy.request("POST", "/v0/topics/large/diff", {"max_batch_bytes": 8_000_000})
-        before = server.app.engine.core.counters.reads
+        before = server.app.backend.engine.core.counters.reads
         lazy.send(request * 500)
         with server.talk() as other:
             other.get("/v0/health")
-        connections = server.app.connections
+        connections = server.app.http.connections
         (held,) = [c for c in connections if isinstance(c, HttpConnection) and c._held]
         assert held.transport.get_write_buffer_size() < 20_000_000
-        assert server.app.engine.core.counters.reads - before < 20
+        assert server.app.backend.engine.core.counters.reads - before < 20
         for _ in range(20):
             assert len(lazy.answer().body) > 7_000_000
 
@@ -316,7 +316,7 @@ def test_a_reset_in_the_middle_of_an_answer_hurts_nobody(
         hostile.send(hostile.request("POST", "/v0/topics/reset/diff", {}) * 3)
         hostile.socket.recv(10)
         hostile.close()
-    eventually(lambda: len(server.app.connections) == 1)
+    eventually(lambda: len(server.app.http.connections) == 1)
     assert http.get("/v0/health").status == 200
 
 
@@ -336,5 +336,5 @@ def test_a_connection_that_ends_in_the_middle_of_a_request_writes_nothing(
     for size in (1, 30, len(request) - 1):
         with server.talk() as short:
             short.send(request[:size])
-    eventually(lambda: len(server.app.connections) == 1)
+    eventually(lambda: len(server.app.http.connections) == 1)
     assert http.get("/v0/topics/cut.short").status == 404

@@ -136,7 +136,7 @@ def test_what_was_read_is_not_told_to_a_connection_that_ended_in_the_same_turn()
 
 
 def in_intake(server: RunningServer) -> int:
-    return int(server.inside(lambda: len(server.app.intake)))
+    return int(server.inside(lambda: len(server.app.ports.intake)))
 
 
 def test_a_connection_is_read_with_others_once_it_came_back(
@@ -159,10 +159,10 @@ def test_a_connection_that_ends_is_no_longer_read(server: RunningServer, topic: 
     gone = threading.Event()
 
     def look() -> None:
-        if len(server.app.intake) == before:
+        if len(server.app.ports.intake) == before:
             gone.set()
         else:
-            server.app.loop.call_later(0.01, look)
+            server.loop.call_later(0.01, look)
 
     server.inside(look)
     assert gone.wait(PATIENCE_S)
@@ -196,14 +196,14 @@ def test_a_mistake_of_ours_costs_one_connection_and_not_the_others_of_its_turn(
     with ExitStack() as ends:
         writers = Writers(server, topic, ends)
         writers.send_at_once([single(n) for n in range(8)])
-        find = server.app.known_heads.find
+        find = server.app.http.known_heads.find
 
         def failing(data: bytes) -> object:
             if b"poison" in data:
                 raise RuntimeError("a mistake")
             return find(data)
 
-        monkeypatch.setattr(server.app.known_heads, "find", failing)
+        monkeypatch.setattr(server.app.http.known_heads, "find", failing)
         sick = ends.enter_context(server.talk())
         for _ in range(3):
             assert sick.write(topic, "well").status == 200

@@ -13,6 +13,7 @@ from headwater.config.topic import Discard
 from headwater.engine.queues.operations import serve_operation
 from headwater.engine.state.topic import Topic
 from headwater.server.streams import job_pusher
+from headwater.server.streams.job_pusher import JobPusher
 from tests.rig.claim_windows import end_window
 from tests.server.raw_http import Event, Events, RawHttp
 from tests.server.running_server import RunningServer, eventually
@@ -89,7 +90,8 @@ def test_the_jobs_of_a_connection_that_ends_are_free_at_once(
                     "POST", f"/v0/topics/{topic}/claim", {"node": "o", "max": 9, "wait_ms": 20_000}
                 )
             )
-            eventually(lambda: len(server.inside(lambda: server.app.engine.topic(topic).waiters)))
+            queue = server.app.backend.engine.topic(topic)
+            eventually(lambda: len(server.inside(lambda: queue.waiters)))
             events.connection.close()
             found = other.answer().json["claimed"]
     assert [(job["$seq"], job["deliveries"]) for job in found] == [(1, 2), (2, 2), (3, 2)]
@@ -122,7 +124,7 @@ def test_polled_and_pushed_claims_of_one_window_are_served_together(
     ):
         polling.send(polling.request("POST", f"/v0/topics/{topic}/claim", {"node": "p", "max": 6}))
         leaver.send(leaver.request("POST", f"/v0/topics/{topic}/claim", {"node": "l", "max": 6}))
-        found = server.inside(lambda: server.app.engine.topic(topic))
+        found = server.inside(lambda: server.app.backend.engine.topic(topic))
         eventually(lambda: len(server.inside(lambda: found.queue.window)) == 3)
         leaver.close()
         eventually(lambda: len(server.inside(lambda: found.queue.window)) == 2)
@@ -197,8 +199,10 @@ def test_a_queue_that_is_dropped_ends_its_streams(
         http.ask("DELETE", f"/v0/topics/{topic}")
         assert events.until("topic-deleted")[-1].data == {"topic": topic}
         assert events.connection.is_closed()
-    eventually(lambda: server.app.sse_connections == 0)
-    assert not server.inside(lambda: dict(server.app.job_pusher._lines))
+    eventually(lambda: server.app.delivery.streams.sse_count == 0)
+    pusher = server.app.services[JobPusher]
+    assert isinstance(pusher, JobPusher)
+    assert not server.inside(lambda: dict(pusher._lines))
 
 
 def test_a_worker_that_does_not_read_is_not_given_more(
@@ -246,7 +250,7 @@ def test_a_dead_letter_that_cannot_be_put_away_keeps_nobody_busy(
     monkeypatch.setattr(job_pusher, "serve_operation", counted)
     http.put(topic, type="queue", max_deliveries=1, dead_letter=topic + "-lost")
     http.write(topic + "-lost", "full")
-    server.inside(lambda: refuse_more(server.app.engine.topic(topic + "-lost")))
+    server.inside(lambda: refuse_more(server.app.backend.engine.topic(topic + "-lost")))
     http.write(topic, "often")
     http.queue("claim", topic)
     http.queue("nack", topic, seqs=[1])

@@ -18,7 +18,7 @@ from headwater.config.server import ServerSettings
 from headwater.core.errors import RequestError
 from headwater.server.access.keys import KeyRing, parse_key
 from headwater.server.http.openapi import openapi_document
-from headwater.server.http.routes import ROUTES
+from headwater.server.routes import ROUTES
 from headwater.server.server import Server
 from tests.server.raw_http import Answer, RawHttp
 from tests.server.running_server import RunningServer, running, settings

@@ -38,7 +38,7 @@ def test_checkpoints_that_fail_are_told_in_the_log_and_in_the_metrics(tmp_path: 
         assert http.write("a", 2).status == 200
         disk.is_full = False
         eventually(lambda: failing() == 0 and told() == ["warning", "info"])
-        assert server.app.engine.topic("a").checkpointed_seq == 2
+        assert server.app.backend.engine.topic("a").checkpointed_seq == 2
 
 
 def test_a_compaction_that_fails_is_told_until_one_succeeds(tmp_path: Path) -> None:
@@ -62,6 +62,6 @@ def test_a_compaction_that_fails_is_told_until_one_succeeds(tmp_path: Path) -> N
         assert create(http, "order", "o-1").status == 201, "nobody waits for it"
         disk.is_full = False
         eventually(lambda: told() == ["warning", "info"])
-        store = server.app.engine.machines.store
+        store = server.app.backend.engine.machines.store
         assert store is not None
         assert store.compactor.count

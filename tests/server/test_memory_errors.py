@@ -25,7 +25,7 @@ def test_a_write_without_memory_is_refused_for_now_and_leaves_nothing(
     with capture_logs() as lines, running(tmp_path, settings()) as server, server.talk() as http:
         assert http.write("a", 1).status == 201
         with monkeypatch.context() as patch:
-            patch.setattr(appender, "encode_appends", no_memory)
+            patch.setattr(appender, "encode_batches", no_memory)
             for body in ({"data": 2}, {"data": 2, "tag": "t", "meta": {"m": 1}}):
                 refused = http.write_records("a", body)
                 assert (refused.status, refused.code) == (429, "throttled")

@@ -17,10 +17,11 @@ def test_publications_keep_their_order_while_their_topic_is_read_from_its_files(
         for name in ("a", "b"):
             http.write(name, "before")
         for other in ("c", "d"):
-            server.app.engine.checkpoint()  # a start reads only what came after the last but one
+            # A start reads only what came after the last but one.
+            server.app.backend.engine.checkpoint()
             http.write(other, "before")
     with running(directory, disk=disk) as server, open_socket(server) as ws:
-        assert not server.app.engine.topic("a").loaded
+        assert not server.app.backend.engine.topic("a").loaded
         disk.reads.close()
         for number in range(count):
             ws.say("publish", topic="ab"[number % 2], records=[{"data": number}], request_id=number)

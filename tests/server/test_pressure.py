@@ -45,13 +45,13 @@ def pressed(directory: Path, **options: Any) -> Iterator[tuple[RunningServer, Ga
 
 
 def shard_of(server: RunningServer) -> Shard:
-    wal = server.app.engine.core.wal
+    wal = server.app.backend.engine.core.wal
     assert wal is not None
     return wal.shards[0]
 
 
 def rungs(server: RunningServer) -> set[Rung]:
-    return set(server.app.engine.pressure_control.governor.rungs)
+    return set(server.app.backend.engine.pressure_control.governor.rungs)
 
 
 def metrics(http: RawHttp) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class Pusher:
 def advance(server: RunningServer, clock: ManualClock, samples: int) -> None:
     for _ in range(samples):
         clock.advance(SAMPLE_US)
-        server.inside(server.app.engine.pressure_control.tick)
+        server.inside(server.app.backend.engine.pressure_control.tick)
 
 
 @pytest.mark.claims(340, 345, 346, 347)
@@ -104,10 +104,10 @@ def test_saturation_refuses_at_once_loses_nothing_stays_bounded_and_ends_by_itse
             pusher.push(2 * ROOM)
         eventually(lambda: Rung.REFUSE in rungs(server))
 
-        full_us = server.app.now_us()
+        full_us = server.app.clock.monotonic_us()
         shard = shard_of(server)
         assert shard.queue_fill <= 1.0
-        assert len(server.app.engine.core.shards[0].pending) <= ROOM + 1
+        assert len(server.app.backend.engine.core.shards[0].pending) <= ROOM + 1
         with server.talk() as late:
             refused = late.write("load", "late")
             assert (refused.status, refused.code) == (429, "throttled")
@@ -121,7 +121,7 @@ def test_saturation_refuses_at_once_loses_nothing_stays_bounded_and_ends_by_itse
         assert told["headwater_pressure_signal{signal=backlog}"] == 1.0
         assert told["headwater_writes_refused"] > 0
 
-        held_ms = (server.app.now_us() - full_us) / 1_000
+        held_ms = (server.app.clock.monotonic_us() - full_us) / 1_000
         disk.syncs.open()
         acked, codes = [], set()
         slowest = 0.0
@@ -189,7 +189,8 @@ def test_a_topic_of_band_0_is_deferred_under_pressure_readable_and_served_after(
             http.write("low", "waits")
             http.write("high", "goes")
             assert high.records(1)[0]["data"] == "goes"
-            assert server.inside(lambda: server.app.engine.pressure_control.ready_topics) == 1
+            control = server.app.backend.engine.pressure_control
+            assert server.inside(lambda: control.ready_topics) == 1
             assert http.diff("low").json["records"][0]["data"] == "waits"
             disk.syncs.open()
             assert stuck.answer().status == 200
@@ -241,7 +242,7 @@ def test_readers_that_wait_for_the_disk_are_pressure(tmp_path: Path) -> None:
         disk.reads.close()
         for reader, name in zip(readers, names, strict=True):
             reader.send(reader.request("POST", f"/v0/topics/{name}/diff", {}))
-        pool = server.app.engine.pressure_control.pool
+        pool = server.app.backend.engine.pressure_control.pool
         eventually(lambda: server.inside(lambda: pool.running) == len(names))
         advance(server, clock, 2)
         assert metrics(http)["headwater_pressure_signal{signal=pool}"] == 1.0

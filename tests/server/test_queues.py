@@ -113,7 +113,7 @@ def test_a_paused_queue_gives_nothing_until_it_is_resumed(
         waiting.send(
             waiting.request("POST", f"/v0/topics/{topic}/claim", {"node": "w", "wait_ms": 20_000})
         )
-        eventually(lambda: server.inside(lambda: server.app.engine.topic(topic).waiters))
+        eventually(lambda: server.inside(lambda: server.app.backend.engine.topic(topic).waiters))
         assert http.put(topic, paused=False).status == 200
         assert seqs(waiting.answer()) == [1]
 
@@ -127,7 +127,7 @@ def test_a_claim_that_waits_is_answered_by_a_write_and_by_its_time(
         waiting.send(
             waiting.request("POST", f"/v0/topics/{topic}/claim", {"node": "w", "wait_ms": 20_000})
         )
-        eventually(lambda: server.inside(lambda: server.app.engine.topic(topic).waiters))
+        eventually(lambda: server.inside(lambda: server.app.backend.engine.topic(topic).waiters))
         http.write(topic, 1)
         assert seqs(waiting.answer()) == [1]
 
@@ -138,7 +138,7 @@ def test_workers_that_wait_for_a_job_keep_nobody_from_writing(tmp_path: Path) ->
         http.put("jobs", type="queue")
 
         def jobs() -> Topic:
-            return server.app.engine.topic("jobs")
+            return server.app.backend.engine.topic("jobs")
 
         waiting = [open_.enter_context(server.talk()) for _ in range(5)]
         for number, worker in enumerate(waiting):
@@ -147,7 +147,7 @@ def test_workers_that_wait_for_a_job_keep_nobody_from_writing(tmp_path: Path) ->
             eventually(lambda: server.inside(lambda: len(jobs().waiters)) == number + 1)  # noqa: B023
         assert http.write("jobs", *range(5)).status == 200
         assert sorted(seqs(worker.answer())[0] for worker in waiting) == [1, 2, 3, 4, 5]
-        assert server.inside(lambda: server.app.quotas.of(ANYONE).in_flight) == 0
+        assert server.inside(lambda: server.app.access.quotas.of(ANYONE).in_flight) == 0
 
 
 def test_whoever_leaves_while_it_waits_takes_no_job_along(
@@ -158,8 +158,8 @@ def test_whoever_leaves_while_it_waits_takes_no_job_along(
         waiting.send(
             waiting.request("POST", f"/v0/topics/{topic}/claim", {"node": "w", "wait_ms": 20_000})
         )
-        eventually(lambda: server.inside(lambda: server.app.engine.topic(topic).waiters))
-    eventually(lambda: not server.inside(lambda: server.app.engine.topic(topic).waiters))
+        eventually(lambda: server.inside(lambda: server.app.backend.engine.topic(topic).waiters))
+    eventually(lambda: not server.inside(lambda: server.app.backend.engine.topic(topic).waiters))
     http.write(topic, 1)
     (job,) = http.queue("claim", topic, "other").json["claimed"]
     assert job["deliveries"] == 1
@@ -191,7 +191,7 @@ def test_claims_of_one_window_share_evenly_by_what_they_want(
     for number, each in enumerate(claimers):
         body = {"node": f"n{number}", "max": 6}
         each.send(each.request("POST", f"/v0/topics/{topic}/claim", body))
-    found = server.inside(lambda: server.app.engine.topic(topic))
+    found = server.inside(lambda: server.app.backend.engine.topic(topic))
     eventually(lambda: len(server.inside(lambda: found.queue.window)) == len(claimers))
     server.inside(lambda: end_window(found))
     shares = [seqs(each.answer()) for each in claimers]
@@ -320,7 +320,7 @@ def test_a_durable_claim_is_answered_when_the_log_has_it_and_leavers_take_nothin
                     disk.syncs.open()
                     assert seqs(claiming.answer()) == [1]
             if leaves:
-                eventually(lambda: server.inside(lambda: len(server.app.connections)) == 1)
+                eventually(lambda: server.inside(lambda: len(server.app.http.connections)) == 1)
         finally:
             disk.syncs.open()
         (queue,) = [http.get("/v0/topics/jobs").json["queue"]]

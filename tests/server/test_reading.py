@@ -161,7 +161,7 @@ def waiting_read(server: RunningServer, topic: str, **options: Any) -> Any:
 
 
 def waiters(server: RunningServer, topic: str) -> int:
-    return int(server.inside(lambda: len(server.app.engine.topic(topic).waiters)))
+    return int(server.inside(lambda: len(server.app.backend.engine.topic(topic).waiters)))
 
 
 def wait_for_waiters(server: RunningServer, topic: str, count: int = 1) -> None:
@@ -288,7 +288,7 @@ def test_each_loss_has_an_arrow_answer_of_its_own(
 ) -> None:
     http.write(topic, *range(20))
     lost = [4, 5, 11]
-    log = server.app.engine.topic(topic).log
+    log = server.app.backend.engine.topic(topic).log
     server.inside(lambda: log.mark_lost(numpy.array(lost, numpy.int64)))
     cursor = 0
     found: list[int] = []

@@ -104,9 +104,22 @@ def test_heads_of_many_lengths_are_known_at_once() -> None:
 
 
 def test_no_more_heads_are_kept_than_are_worth_it() -> None:
-    known = KnownHeads()
-    for turn in range(3_000):
+    known = KnownHeads(known_max=100)
+    for turn in range(1_000):
         data = request(b"12345", b"turn: %d" % turn)
         remembered(data, known)
         assert begins(known, data) is not None
-        assert len(known) <= 1_024
+        assert len(known) <= 2 * 100
+
+
+def test_a_head_that_comes_again_stays_known_among_many_that_do_not() -> None:
+    known = KnownHeads(known_max=100)
+    again = request(b"12345", b"often: yes")
+    head = begins(remembered(again, known), again)
+    assert head is not None
+    for turn in range(1_000):
+        remembered(request(b"12345", b"turn: %d" % turn), known)
+        if not turn % 50:
+            assert begins(known, again) is head
+    once = request(b"12345", b"turn: 0")
+    assert begins(known, once) is None

@@ -9,7 +9,9 @@ from typing import Any, cast
 import pytest
 
 from headwater.model.match import TagMatcher
+from headwater.server.backend import Backend
 from headwater.server.streams.delivery import Delivery, ReadOptions
+from headwater.testing.clock import ManualClock
 from headwater.wire.render import Projection
 
 
@@ -20,7 +22,7 @@ def options(**changed: Any) -> ReadOptions:
 
 @pytest.fixture
 def delivery() -> Delivery:
-    return Delivery(cast(Any, None))
+    return Delivery(Backend(), cast(Any, None), ManualClock(), cast(Any, None))
 
 
 def test_equal_shared_become_one_and_the_same(delivery: Delivery) -> None:

@@ -87,9 +87,9 @@ def test_one_key_cannot_take_the_watch_sessions_of_another(tmp_path: Path) -> No
             assert watch_until_refused(greedy) == (15, told)
             assert watch_until_refused(other) == (5, told)
             sessions = server.app.sessions
-            server.inside(lambda: sessions.expire(server.app.now_us() + 10_000_000))
+            server.inside(lambda: sessions.expire(server.app.clock.monotonic_us() + 10_000_000))
             assert watch_until_refused(other)[0] == 15
-        assert len(server.app.quotas.watches) == len(sessions) == 15
+        assert len(server.app.access.quotas.watches) == len(sessions) == 15
 
 
 def test_without_keys_one_may_have_them_all_as_before(tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_one_key_cannot_take_the_streams_of_another(tmp_path: Path) -> None:
             with server.talk(key=key) as http:
                 assert http.get(f"/v0/watch/{wid}").json["error"]["detail"]["limit"] == "streams"
         stack.close()
-        eventually(lambda: not server.app.quotas.streams)
+        eventually(lambda: not server.app.access.quotas.streams)
 
 
 def test_who_signed_in_cannot_take_all_connections(tmp_path: Path) -> None:
@@ -146,9 +146,9 @@ def test_who_signed_in_cannot_take_all_connections(tmp_path: Path) -> None:
             assert told["error_code"] != 0
             assert "connections" in told["error_message"]
         assert greet(OTHER) == ""
-        assert len(server.app.quotas.connections) == 14
+        assert len(server.app.access.quotas.connections) == 14
         stack.close()
-        eventually(lambda: not len(server.app.quotas.connections))
+        eventually(lambda: not len(server.app.access.quotas.connections))
 
 
 def test_a_second_sign_in_counts_once(tmp_path: Path) -> None:
@@ -158,5 +158,5 @@ def test_a_second_sign_in_counts_once(tmp_path: Path) -> None:
             client.hello()
             for secret in (GREEDY, GREEDY, OTHER):
                 client.ok("AUTH", {"token": secret})
-            assert len(server.app.quotas.connections) == 1
-        eventually(lambda: not len(server.app.quotas.connections))
+            assert len(server.app.access.quotas.connections) == 1
+        eventually(lambda: not len(server.app.access.quotas.connections))

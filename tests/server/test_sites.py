@@ -178,13 +178,13 @@ def test_the_same_head_is_looked_at_once(
 ) -> None:
     """Writes that come again and again pay nothing for what browsers send."""
     looked: list[object] = []
-    check = shared_sites.app.sites.check
+    check = shared_sites.app.access.sites.check
 
     def count(headers: Mapping[bytes, bytes], *, takes_proof: bool) -> None:
         looked.append(headers)
         check(headers, takes_proof=takes_proof)
 
-    monkeypatch.setattr(shared_sites.app.sites, "check", count)
+    monkeypatch.setattr(shared_sites.app.access.sites, "check", count)
     for headers in ({}, {"host": "127.0.0.1", "sec-fetch-site": "same-origin"}):
         looked.clear()
         with shared_sites.talk() as http:

@@ -36,7 +36,7 @@ def slow_stream(server: RunningServer, wid: str) -> Events:
 
 def waiting_bytes(server: RunningServer) -> int:
     """The most that is held for any client."""
-    connections = list(server.app.connections)
+    connections = list(server.app.http.connections)
     return max(each.transport.get_write_buffer_size() for each in connections)
 
 
@@ -169,8 +169,8 @@ def test_a_client_that_never_takes_its_answer_is_cut_off(tmp_path: Path) -> None
         with server.talk() as lazy:
             lazy.send(lazy.request("POST", "/v0/topics/t/diff", {"max_batch_bytes": 2**23}) * 8)
             http.close()
-            eventually(lambda: server.app.connections)
-            eventually(lambda: not server.app.connections)
+            eventually(lambda: server.app.http.connections)
+            eventually(lambda: not server.app.http.connections)
 
 
 # -- crowds
@@ -187,7 +187,7 @@ def test_connections_over_the_limit_are_turned_away_and_the_others_served(tmp_pa
                     assert outside.is_closed()
             for connection in inside:
                 assert connection.write("t", 1).status < 300
-        eventually(lambda: not server.app.connections)
+        eventually(lambda: not server.app.http.connections)
         with server.talk() as later:
             assert later.get("/v0/health").status == 200
 
@@ -200,7 +200,7 @@ def test_descriptors_are_left_for_the_log_whoever_connects(
     monkeypatch.setattr(resource, "setrlimit", lambda _which, limits: asked.append(limits))
     with running(tmp_path / "data") as server:
         assert asked == [(1_000, 1_000)]
-        assert server.app.room.connections_max == 500
+        assert server.app.ports.room.connections_max == 500
 
 
 def test_writes_under_way_have_a_limit_for_each_key(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_sessions_and_streams_have_limits_that_name_themselves(tmp_path: Path) -
         with stream(server, wids[0]), stream(server, wids[1]):
             third = http.get(f"/v0/watch/{wids[2]}")
             assert (third.status, third.json["error"]["detail"]["limit"]) == (429, "streams")
-        eventually(lambda: not server.app.quotas.streams)
+        eventually(lambda: not server.app.access.quotas.streams)
         with stream(server, wids[2]) as events:
             assert events.until("caught-up")
 
@@ -143,9 +143,9 @@ def test_streams_that_end_leave_nothing_behind(tmp_path: Path) -> None:
         for _ in range(20):
             with watching(server, {"t": {}, "t*": {}}, consistency="strong") as events:
                 events.until("caught-up")
-        eventually(lambda: not (server.app.quotas.streams or server.app.sse_connections))
-        delivery = server.app.delivery
-        assert not delivery._streams
+        delivery, quotas = server.app.delivery, server.app.access.quotas
+        eventually(lambda: not (quotas.streams or delivery.streams.sse_count))
+        assert not len(delivery.streams)
         assert not delivery._followers
         assert not delivery._prefix_watchers
         assert not delivery._strong

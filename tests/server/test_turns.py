@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from headwater.engine.state.topic import Topic
 from headwater.model.pressure import Governor, Signals
 from headwater.model.scheduler import TURNS_A_ROUND
+from headwater.server.backend import Backend
 from headwater.server.streams.delivery import Delivery
 from headwater.testing import ManualClock
 from tests.rig.life import SMALL, new_disk, open_stepped
@@ -45,8 +45,8 @@ class Scene:
         self.engine = self.database.engine
         self.pressure_control = self.engine.pressure_control
         self.loop = HandLoop()
-        app: Any = SimpleNamespace(loop=self.loop, now_us=self.clock.monotonic_us)
-        self.delivery = Delivery(app)
+        loop, streams = cast(Any, self.loop), cast(Any, None)
+        self.delivery = Delivery(Backend(), streams, self.clock, loop)
         self.delivery.govern(self.pressure_control)
         self.engine.core.on_update = self.delivery.on_news
         self.served: list[tuple[str, int]] = []

@@ -365,7 +365,7 @@ def test_a_bad_handshake_is_refused_as_any_other_request(
         assert (answer.status, answer.code) == (400, "invalid_request")
         assert answer.headers["sec-websocket-version"] == "13"
         assert plain.is_closed()
-    eventually(lambda: server.app.quotas.streams == len(server.app.delivery._streams))
+    eventually(lambda: server.app.access.quotas.streams == len(server.app.delivery.streams._open))
 
 
 def test_an_offer_of_another_protocol_is_answered_as_a_request(http: RawHttp) -> None:
@@ -390,7 +390,7 @@ def test_a_client_that_does_not_read_holds_only_a_bounded_queue(tmp_path: Path) 
             message = b'{"op":"subscribe","topic":"t"}'
             plain.sendall(bytes([0x81, 0x80 | len(message), 0, 0, 0, 0]) + message)
             found = plain.recv(100)
-            (stream,) = server.app.delivery._streams
+            (stream,) = server.app.delivery.streams._open
             transport = stream._connection.transport  # type: ignore[attr-defined]
             assert transport.get_write_buffer_size() < 1024 * 1024
             size = len(found)
@@ -405,9 +405,9 @@ def test_a_client_that_leaves_leaves_nothing_behind(tmp_path: Path) -> None:
             with open_socket(server) as ws:
                 ws.say("subscribe", topic="t")
                 ws.records(1)
-        eventually(lambda: not server.app.quotas.streams)
+        eventually(lambda: not server.app.access.quotas.streams)
         assert not server.app.delivery._followers
-        assert not server.app.delivery._streams
+        assert not server.app.delivery.streams._open
 
 
 def test_a_server_that_stops_says_goodbye(tmp_path: Path) -> None:

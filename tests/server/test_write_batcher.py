@@ -11,10 +11,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from headwater.core.errors import OverloadedError
+from headwater.core.errors import HeadwaterError, OverloadedError
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.engine.topics.write import Write
-from headwater.server.http import shared_response
+from headwater.server.http import write_replies
 from headwater.wire.answers import (
     Performance,
     WriteAnswer,
@@ -27,6 +28,7 @@ from tests.server.raw_http import Answer, RawHttp
 from tests.server.running_server import PATIENCE_S, RunningServer, running, settings
 
 WRITERS = 20
+SHARDS = 2
 
 
 @contextmanager
@@ -82,7 +84,7 @@ def single(data: Any, **fields: Any) -> dict[str, Any]:
 
 
 def submissions(server: RunningServer) -> int:
-    wal = server.app.engine.core.wal
+    wal = server.app.backend.engine.core.wal
     assert wal is not None
     return sum(shard.counters.submissions for shard in wal.shards)
 
@@ -90,10 +92,10 @@ def submissions(server: RunningServer) -> int:
 def test_writes_of_one_turn_are_one_submission_and_each_gets_the_seq_of_its_record(
     server: RunningServer, writers: Writers
 ) -> None:
-    before, appends = submissions(server), server.app.engine.core.counters.appends
+    before, appends = submissions(server), server.app.backend.engine.core.counters.appends
     answers = writers.send_at_once([single({"n": n}) for n in range(WRITERS)])
     assert submissions(server) - before < WRITERS / 2
-    assert server.app.engine.core.counters.appends - appends == WRITERS
+    assert server.app.backend.engine.core.counters.appends - appends == WRITERS
     records = writers.records()
     for n, answer in enumerate(answers):
         assert answer.status == 200
@@ -243,20 +245,66 @@ def test_each_topic_has_its_own_records_when_writes_to_several_come_together(
     )
 
 
+def test_writes_to_many_topics_in_one_turn_are_one_submission_and_one_sending(
+    server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"{writers.topic}-{number}" for number in range(WRITERS)]
+    for name in names:
+        assert writers.all[0].put(name).status == 201
+    sendings: list[int] = []
+    native = write_replies._native
+    if native is not None:
+
+        class Counted:
+            def send_single_writes(self, *given: Any) -> dict[int, bytes]:
+                sendings.append(len(given[2]))
+                assert native is not None
+                unsent: dict[int, bytes] = native.send_single_writes(*given)
+                return unsent
+
+        monkeypatch.setattr(write_replies, "_native", Counted())
+    before = submissions(server)
+    with loop_held(server):
+        for n, (writer, name) in enumerate(zip(writers.all, names, strict=True)):
+            writer.send(writer.request("POST", f"/v0/topics/{name}", single(n)))
+    answers = [writer.answer() for writer in writers.all]
+    assert submissions(server) - before <= 2 * SHARDS, "one for each shard and turn of reading"
+    assert [(answer.json["topic"], answer.json["seqs"]) for answer in answers] == [
+        (name, [1]) for name in names
+    ]
+    for n, name in enumerate(names):
+        assert [record["data"] for record in writers.all[0].diff(name).json["records"]] == [n]
+    assert native is None or (sum(sendings) == WRITERS and len(sendings) <= 2 * SHARDS)
+
+
+def test_a_bad_write_to_one_topic_leaves_the_other_topics_of_its_turn_alone(
+    writers: Writers, server: RunningServer
+) -> None:
+    other = writers.topic + "-other"
+    assert writers.all[0].put(other).status in (200, 201)
+    bodies: list[Any] = [single("a"), b'{"records":', single("b"), single("c") | {"node": "n"}]
+    with loop_held(server):
+        for n, (writer, body) in enumerate(zip(writers.all, bodies, strict=False)):
+            name = (writers.topic, other)[n % 2]
+            writer.send(writer.request("POST", f"/v0/topics/{name}", body))
+    answers = [writer.answer() for writer, _ in zip(writers.all, bodies, strict=False)]
+    assert [answer.status for answer in answers] == [200, 400, 200, 200]
+    (record,) = writers.all[0].diff(other).json["records"]
+    assert (record["data"], record["$node"]) == ("c", "n")
+    assert sorted(record["data"] for record in writers.records().values()) == ["a", "b"]
+
+
 def test_what_is_not_taken_together_is_tried_one_by_one(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = server.app.engine
-    alone = engine.append
+    engine = server.app.backend.engine
     refused: list[int] = []
 
-    def append(name: str, records: EncodedRecords, **options: Any) -> Write:
-        if records.writers > 1:
-            refused.append(records.writers)
-            raise OverloadedError("not all of them")
-        return alone(name, records, **options)
+    def append_turn(batches: dict[Topic, EncodedRecords]) -> list[HeadwaterError]:
+        refused.extend(records.writers for records in batches.values())
+        return [OverloadedError("not all of them")] * len(batches)
 
-    monkeypatch.setattr(engine, "append", append)
+    monkeypatch.setattr(engine, "append_turn", append_turn)
     answers = writers.send_at_once([single(n) for n in range(WRITERS)])
     assert refused
     assert [answer.status for answer in answers] == [200] * WRITERS
@@ -271,7 +319,7 @@ def test_a_mistake_of_the_servers_own_leaves_nobody_without_an_answer(
         raise ZeroDivisionError("a mistake")
 
     with monkeypatch.context() as broken:
-        broken.setattr(server.app.engine, "append", append)
+        broken.setattr(server.app.backend.engine, "append_turn", append)
         answers = writers.send_at_once([single(n) for n in range(WRITERS)])
     assert [answer.status for answer in answers] == [500] * WRITERS
     again = writers.send_at_once([single(n) for n in range(WRITERS)])
@@ -281,17 +329,17 @@ def test_a_mistake_of_the_servers_own_leaves_nobody_without_an_answer(
 def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if shared_response._native is None:
+    if write_replies._native is None:
         pytest.skip("not compiled here: none are sent together")
     asked = []
 
     class Broken:
         def send_single_writes(self, *given: Any) -> dict[int, bytes]:
-            asked.append(len(given[3]))
+            asked.append(len(given[2]))
             raise MemoryError
 
     with monkeypatch.context() as broken:
-        broken.setattr(shared_response, "_native", Broken())
+        broken.setattr(write_replies, "_native", Broken())
         answers = writers.send_at_once([single(n) for n in range(WRITERS)])
     assert sum(asked) == WRITERS
     assert [answer.status for answer in answers] == [200] * WRITERS

@@ -12,8 +12,8 @@ import sys
 from types import ModuleType
 
 import headwater.spark
-from headwater.spark.sessions import column_pruning, filter_pushdown, projection_removal
-from headwater.spark.sessions.optimizations import optimize
+from headwater.spark.runtime import column_pruning, filter_pushdown, projection_removal
+from headwater.spark.runtime.optimizations import optimize
 from tests.spark.conftest import QUICK
 
 CHANGES: dict[str, list[tuple[ModuleType, str, str]]] = {

@@ -12,9 +12,15 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from headwater.disk import Disk
-from headwater.spark.jobs.checkpoint_workers import Chosen, Planned, Scanned, planned_of, rows_of
-from headwater.spark.jobs.log_files import FileJob, ScannedFile, TopicRows, scan_log_file
-from headwater.spark.jobs.segment_plan import SegmentItem, TopicTask, plan_topic
+from headwater.spark.jobs.checkpoint_workers import (
+    Chosen,
+    FileSummary,
+    Planned,
+    planned_of,
+    rows_of,
+)
+from headwater.spark.jobs.log_files import FileJob, LoggedRows, ScannedFile, scan_log_file
+from headwater.spark.jobs.segment_plan import PlanTask, SegmentItem, plan_topic
 from headwater.spark.jobs.segment_writer import Written, write_segment
 
 T = TypeVar("T")
@@ -32,13 +38,13 @@ class OneProcess:
         self._scanned: list[ScannedFile] = []
         self.items: list[SegmentItem] = []
 
-    def scan(self, jobs: Sequence[FileJob]) -> list[Scanned]:
+    def scan(self, jobs: Sequence[FileJob]) -> list[FileSummary]:
         results = [sent(scan_log_file(self._disk, sent(job))) for job in jobs]
         self._scanned += results
-        return [Scanned.of(file) for file in results]
+        return [FileSummary.of(file) for file in results]
 
-    def plan(self, tasks: Sequence[TopicTask], chosen: Chosen) -> list[Planned]:
-        history: dict[int, list[TopicRows]] = defaultdict(list)
+    def plan(self, tasks: Sequence[PlanTask], chosen: Chosen) -> list[Planned]:
+        history: dict[int, list[LoggedRows]] = defaultdict(list)
         for file in reversed(self._scanned):  # a shuffle keeps no order
             for topic_id, rows in rows_of(chosen, file):
                 history[topic_id].append(rows)

@@ -13,7 +13,7 @@ import sys
 from typing import Any
 
 import headwater.spark
-from headwater.spark.sessions import java_classes
+from headwater.spark.runtime import java_classes
 
 HANG_UP = """\
 import java.lang.reflect.Field;

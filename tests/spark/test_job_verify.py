@@ -16,7 +16,7 @@ from headwater.format.mark import encode_mark
 from headwater.format.names import REPAIRS_NAME, parse_wal_file_name, wal_file_name
 from headwater.format.repairs import decode_repairs
 from headwater.format.snapshot import SNAPSHOT_HEADER
-from headwater.spark.jobs.verify import Finding, VerifyOptions, VerifyReport, verify
+from headwater.spark.jobs.verify import VerifyFinding, VerifyJobReport, VerifyOptions, verify
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.trace import Image
 from tests.crash.damage import SPECIMENS, Outcome, judge
@@ -39,7 +39,7 @@ def here(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answ
     return [function(item) for item in items]
 
 
-def verified(disk: FakeDisk, cold: str | None = str(COLD)) -> VerifyReport:
+def verified(disk: FakeDisk, cold: str | None = str(COLD)) -> VerifyJobReport:
     before = disk.files()
     report = verify(disk, ManualClock(), here, VerifyOptions(path=str(DATA), cold=cold))
     assert disk.files() == before, "verify changed something"
@@ -138,7 +138,7 @@ def plant(disk: FakeDisk, path: PurePath, content: bytes | None) -> None:
         disk.write_file(path, content)
 
 
-def reports_on(finding: Finding, path: PurePath) -> bool:
+def reports_on(finding: VerifyFinding, path: PurePath) -> bool:
     """The file, another one of the same segment, or what it belongs to."""
     named = PurePath(finding.file)
     return (

@@ -13,8 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 import headwater
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
-from headwater.spark.sessions import column_pruning, filter_pushdown, projection_removal
-from headwater.spark.sessions.optimizations import optimize
+from headwater.spark.runtime import column_pruning, filter_pushdown, projection_removal
+from headwater.spark.runtime.optimizations import optimize
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ import headwater
 import headwater.spark
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
-from headwater.spark.sessions.filter_pushdown import PUSHDOWN, pushes_safely
+from headwater.spark.runtime.filter_pushdown import PUSHDOWN, pushes_safely
 from headwater.spark.sessions.spark_errors import explain
 from headwater.spark.source.data_source import HeadwaterDataSource, PushingDataSource, source_class
 
@@ -199,8 +199,8 @@ def test_without_the_rule_or_pushdown_filters_are_left_to_spark(
     finally:
         spark.conf.set(PUSHDOWN, "true")
         headwater.spark.register(spark)
-    monkeypatch.setattr("headwater.spark.sessions.filter_pushdown._JAVA", "public class Broken {")
-    monkeypatch.setattr("headwater.spark.sessions.filter_pushdown._RULE", "Broken")
+    monkeypatch.setattr("headwater.spark.runtime.filter_pushdown._JAVA", "public class Broken {")
+    monkeypatch.setattr("headwater.spark.runtime.filter_pushdown._RULE", "Broken")
     assert not pushes_safely(spark)
 
 

@@ -20,7 +20,7 @@ from headwater.core.errors import DamageError, DataLossError, RequestError, Topi
 from headwater.disk import OpenMode
 from headwater.format.kafka.names import log_name
 from headwater.recovery.kafka.view import KafkaView
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.kafka_slice_reader import read_slices
 from headwater.spark.source.kafka_snapshot import KafkaDirectory, KafkaSlice, KafkaSnapshot
@@ -33,7 +33,7 @@ from tests.rig.kafka import KAFKA, NOW_MS, SMALL_KAFKA, KafkaLife, batch_of
 from tests.spark.direct_reader import Row, options_of, read, read_all, reader_of
 
 UNCACHED = replace(SMALL_KAFKA, cache_bytes=0)
-ReadRows = list[tuple[int, str] | Gap]
+ReadRows = list[tuple[int, str] | LostSeqs]
 
 
 class Hurried(ManualClock):
@@ -71,7 +71,7 @@ class Beside:
         context = ReadContext(wanted, verify=True, fail_on_data_loss=strict)
         elsewhere = KafkaDirectory(str(KAFKA.parent), 1, self.directory.disk, self.directory.clock)
         for _, what in read_slices(elsewhere, arrived, context):
-            if isinstance(what, Gap):
+            if isinstance(what, LostSeqs):
                 result.append(what)
                 continue
             mask = wanted.mask(what)
@@ -168,15 +168,15 @@ def test_what_goes_between_planning_and_reading_is_told_and_never_given() -> Non
     planned = beside.plan("kafka:orders:0")
     life.do(lambda: life.store.delete_records(life.partition("orders"), 11))
     gap, *rows = beside.read(planned)
-    assert gap == Gap(1, 11, "log_start", 11)
+    assert gap == LostSeqs(1, 11, "log_start", 11)
     assert rows == values(life, "orders")
     topic = life.store.topic(1, "orders")
     assert topic is not None
     life.do(lambda: life.store.delete_topic(topic))
-    assert beside.read(planned) == [Gap(1, 40, "dropped", 40)]
+    assert beside.read(planned) == [LostSeqs(1, 40, "dropped", 40)]
     life.create("orders", 2)
     life.append("orders", batch_of('"new"'))
-    assert beside.read(planned) == [Gap(1, 40, "recreated", 40)]
+    assert beside.read(planned) == [LostSeqs(1, 40, "recreated", 40)]
     assert beside.everything("kafka:orders:0") == [(1, '"new"')]
 
 
@@ -211,10 +211,10 @@ def test_a_damaged_batch_is_refused_with_file_and_offset_or_told_as_a_gap() -> N
     assert refused.value.path == path
     assert refused.value.offset == position
     read = beside.read(planned, strict=False)
-    gaps = [each for each in read if isinstance(each, Gap)]
+    gaps = [each for each in read if isinstance(each, LostSeqs)]
     assert [(gap.gap_from, gap.gap_to) for gap in gaps] == [(7, 8)]
     others = [(n + 1, f'"{"op"[n % 2]}{n // 2}"') for n in range(60) if n + 1 not in (7, 8)]
-    assert [each for each in read if not isinstance(each, Gap)] == others
+    assert [each for each in read if not isinstance(each, LostSeqs)] == others
 
 
 def test_an_index_that_is_not_what_was_synced_is_refused() -> None:

@@ -20,7 +20,7 @@ from headwater.format.router_frames import encode_router_places
 from headwater.recovery.topics.inspection import inspect_until_stable
 from headwater.recovery.topics.scan import CoveredFrames
 from headwater.recovery.topics.snapshots import covered_logs, load_snapshot
-from headwater.spark.source.log_view import LoggedTopic, LogView
+from headwater.spark.source.log_view import LogView, TopicLogView
 from tests.spark.direct_reader import read
 
 SETTINGS = EngineSettings(
@@ -96,7 +96,7 @@ def test_a_snapshot_of_another_log_says_nothing_about_this_one(path: Path) -> No
 def test_seqs_that_a_router_could_not_fill_are_there_and_told_if_they_were_lost(
     lost: bool, told: list[tuple[int, int]]
 ) -> None:
-    topic = LoggedTopic(2, "out", 1, TopicSettings(), head_seq=3)
+    topic = TopicLogView(2, "out", 1, TopicSettings(), head_seq=3)
     encoded = encode_router_places(2, 9, 1, lost=lost)
     topic.history.apply(decode_frame(memoryview(encoded), 0, len(encoded)))
     assert (topic.head_seq, topic.lost) == (9, told)

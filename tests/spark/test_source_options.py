@@ -12,7 +12,7 @@ from headwater.spark.source.data_source import HeadwaterDataSource
 from headwater.spark.source.ddl import parse_ddl
 from headwater.spark.source.options import Invalid, Payload, Start, source_options
 from headwater.spark.source.schema import chosen_columns, full_columns
-from headwater.spark.source.stream_offsets import Cursor, decode_offset, encode_offset, share
+from headwater.spark.source.stream_offsets import TopicCursor, decode_offset, encode_offset, share
 
 HERE = {"path": "/data", "topic": "orders"}
 
@@ -73,7 +73,7 @@ def test_a_place_to_begin_can_be_given_for_each_topic() -> None:
     options = source_options({"path": "/data", "topics": "orders,clicks,others", **bounds})
     assert options.start_of("orders") == Start(12)
     assert options.start_of("clicks") == Start(latest=True)
-    assert options.start_of("others").is_earliest
+    assert options.start_of("others") == Start()
     assert (options.end_of("orders"), options.end_of("clicks")) == (20, None)
 
 
@@ -246,11 +246,11 @@ def test_a_smaller_schema_chooses_columns_and_names_fields() -> None:
 
 
 def test_offsets_have_their_keys_in_one_order_and_come_back_as_they_were() -> None:
-    offset = encode_offset({"b": Cursor(1, 5), "a": Cursor(2, 0)})
+    offset = encode_offset({"b": TopicCursor(1, 5), "a": TopicCursor(2, 0)})
     assert str(offset) == (
         "{'topics': {'a': {'epoch': 2, 'seq': 0}, 'b': {'epoch': 1, 'seq': 5}}, 'version': 1}"
     )
-    assert decode_offset(offset) == {"a": Cursor(2, 0), "b": Cursor(1, 5)}
+    assert decode_offset(offset) == {"a": TopicCursor(2, 0), "b": TopicCursor(1, 5)}
 
 
 @pytest.mark.parametrize(

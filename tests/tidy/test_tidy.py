@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from tests.tidy import conduct, shape
+from tests.tidy import conduct, imports, names, shape
 from tests.tidy.source import REPOSITORY, SOURCE_FOLDERS, Finding, Source, every_source
 
 Rule = Callable[[Source], Iterator[Finding]]
@@ -56,9 +56,24 @@ def test_the_whole_repository_keeps_the_rule(rule: Rule, sources: list[Source]) 
     assert not findings, report(findings)
 
 
+def test_a_class_name_means_one_thing_in_the_whole_package(sources: list[Source]) -> None:
+    findings = list(names.names_mean_one_thing(sources))
+    assert not findings, report(findings)
+
+
 def test_no_text_names_a_machine_or_a_registry() -> None:
     findings = [finding for text in every_text() for finding in shape.no_machine_is_named(text)]
     assert not findings, report(findings)
+
+
+def test_no_modules_import_each_other(sources: list[Source]) -> None:
+    knots = imports.knots(imports.imports_of(sources))
+    assert knots - imports.KNOWN == set()
+
+
+def test_a_knot_that_is_known_is_still_one(sources: list[Source]) -> None:
+    knots = imports.knots(imports.imports_of(sources))
+    assert imports.KNOWN - knots == set(), "take what was untied out of the table"
 
 
 def test_the_walk_does_see_the_package_and_the_tests(sources: list[Source]) -> None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.tidy import conduct, shape
+from tests.tidy import conduct, imports, names, shape
 from tests.tidy.source import Source
 from tests.tidy.test_tidy import RULES, Rule
 
@@ -80,7 +80,6 @@ GOOD = (
     Case(shape.modules_open_with_a_docstring, "tests/__init__.py", ""),
     Case(shape.module_names_say_something, "src/headwater/wal/commit_policy.py", ""),
     Case(shape.package_doors_only_re_export, DOOR, '"""x"""\nfrom a import b\n__all__ = ["b"]\n'),
-    Case(shape.package_doors_only_re_export, "src/headwater/__init__.py", '__version__ = "1"\n'),
     Case(shape.each_test_is_a_sentence, TEST, "def test_a_torn_tail_is_cut() -> None: ...\n"),
     Case(shape.each_test_is_a_sentence, WAL, "def test() -> None: ...\n"),
     Case(shape.nothing_is_left_for_later, WAL, 'word = "TODO"\n'),
@@ -133,3 +132,56 @@ def test_every_rule_has_an_offender_and_a_decent_file() -> None:
     rules = {*RULES, shape.no_machine_is_named}
     assert {case.rule for case in BAD} == rules
     assert {case.rule for case in GOOD} == rules
+
+
+def classes(*defined: str) -> list[Source]:
+    """One file for each name, in the package."""
+    return [
+        Source(PurePosixPath(f"src/headwater/wal/part_{number}.py"), f"class {each}: ...\n")
+        for number, each in enumerate(defined)
+    ]
+
+
+def test_a_name_of_two_classes_is_a_finding_at_each_of_them() -> None:
+    findings = list(names.names_mean_one_thing(classes("Gap", "_Gap", "Batch"), {}))
+    assert [str(each.path)[-4:] for each in findings] == ["0.py", "1.py"]
+
+
+def test_a_name_may_mean_two_things_where_the_table_says_why() -> None:
+    assert not list(names.names_mean_one_thing(classes("Gap", "_Gap"), {"Gap": "a reason"}))
+
+
+def test_a_reason_that_is_not_needed_any_more_is_a_finding() -> None:
+    (finding,) = names.names_mean_one_thing(classes("Gap"), {"Gap": "a reason"})
+    assert "Gap means one thing" in str(finding)
+
+
+def package(**texts: str) -> list[Source]:
+    return [Source(PurePosixPath(f"src/headwater/{name}.py"), text) for name, text in texts.items()]
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "from headwater.one import First\n",
+        "from headwater import one\n",
+        "import headwater.one\n",
+        "def late():\n    from headwater.one import First\n",
+        "if TYPE_CHECKING:\n    from headwater.one import First\n",
+    ],
+)
+def test_modules_that_import_each_other_are_found_whatever_the_way_back(back: str) -> None:
+    sources = package(
+        one="from headwater.two import Second\n", two="import headwater.three\n", three=back
+    )
+    knot = frozenset(("headwater.one", "headwater.two", "headwater.three"))
+    assert imports.knots(imports.imports_of(sources)) == {knot}
+
+
+def test_modules_that_import_one_way_are_no_knot() -> None:
+    sources = package(
+        one="from headwater.two import Second\nimport headwater.three\n",
+        two="from headwater.three import Third\n",
+        three="import os\n",
+    )
+    assert imports.knots(imports.imports_of(sources)) == set()

@@ -98,7 +98,7 @@ class Clients:
     """Of all three protocols, with a topic, a queue, a Kafka topic and a machine of their own."""
 
     def __init__(self, broker: Broker) -> None:
-        self._engine = broker.app.engine
+        self._engine = broker.app.backend.engine
         self._http = broker.talk()
         self._kafka = RawKafka(broker.kafka_port)
         listener = broker.app.rcpx

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Response
 
 from headwater.server.http.openapi import openapi_document
-from headwater.server.http.routes import ROUTES
+from headwater.server.routes import ROUTES
 from tests.machines.conftest import ORDER
 from tests.server.raw_http import RawHttp
 from tests.server.running_server import RunningServer, running, settings

@@ -140,7 +140,7 @@ def test_what_is_damaged_is_shown_where_it_is_and_not_as_deleted(
         http.write("hurt", *range(1, 9))
         http.put("hurt.jobs", type="queue")
         http.write("hurt.jobs", 1)
-    log = server.inside(lambda: server.app.engine.topic("hurt").log)
+    log = server.inside(lambda: server.app.backend.engine.topic("hurt").log)
     for first, last in ((3, 4), (6, 6), (8, 8)):
         server.inside(lambda first=first, last=last: log.note_damaged(first, last))
     dashboard.open("topic/hurt")
@@ -156,7 +156,7 @@ def test_what_is_damaged_is_shown_where_it_is_and_not_as_deleted(
             re.compile("^1"),
         ]
     )
-    jobs = server.inside(lambda: server.app.engine.topic("hurt.jobs").log)
+    jobs = server.inside(lambda: server.app.backend.engine.topic("hurt.jobs").log)
     server.inside(lambda: jobs.note_damaged(1, 1))
     with server.talk() as http:
         http.queue("claim", "hurt.jobs")

@@ -10,9 +10,9 @@ from typing import Annotated
 
 import typer
 
-from headwater import __version__
 from headwater.cli.groups import Verbs, help_when_alone, late_group, verb_group
 from headwater.cli.output import say
+from headwater.core.version import __version__
 
 EXIT_CODES = (
     "Exit codes: 0 fine, 2 the request was wrong, 3 try again later, 4 the directory is "

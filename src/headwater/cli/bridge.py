@@ -21,7 +21,7 @@ from headwater.disk import PosixDisk
 from headwater.disk.whole_files import read_whole
 
 if TYPE_CHECKING:
-    from headwater.client.bridge.bridge import BridgeProgress
+    from headwater.client.bridge.settings import BridgeProgress
 
 CONFIG_BYTES_MAX: Final = 1_000_000
 LINE_US: Final = 5 * US_PER_S
@@ -67,7 +67,8 @@ def bridge(
     An address is kafka://[user:password@]host:port[,host:port], with kafkas:// for TLS.
     """
     from headwater.client.bridge.addresses import Cluster
-    from headwater.client.bridge.bridge import Bridge, BridgeSettings, topics_of
+    from headwater.client.bridge.bridge import Bridge, topics_of
+    from headwater.client.bridge.settings import BridgeSettings
 
     settings = BridgeSettings(
         Cluster(source, _lines(from_config)),

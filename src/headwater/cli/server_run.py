@@ -13,14 +13,14 @@ from typing import Any
 
 import uvloop
 
-from headwater import __version__
 from headwater.cli.output import finish, printable, say, say_json
 from headwater.config.loading import Settings
 from headwater.core.errors import AccessError
 from headwater.core.memory import keep_freed_memory
+from headwater.core.version import __version__
 from headwater.disk import PosixDisk, replace_file
 from headwater.engine.engine import Engine
-from headwater.server.metrics.listener import MetricsListener
+from headwater.server.metrics_listener import MetricsListener
 from headwater.server.server import Server
 
 PROGRESS_EVERY_S = 0.1
@@ -110,12 +110,14 @@ class ServerRun:
             task = bar.add_task("Recovering", total=1.0)
             while True:
                 app = self._server.app
-                bar.update(task, completed=app.recovery_progress if app is not None else 0.0)
+                bar.update(
+                    task, completed=app.backend.recovery_progress if app is not None else 0.0
+                )
                 await asyncio.sleep(PROGRESS_EVERY_S)
 
     def _print_recovery(self) -> None:
         assert self._server.app is not None
-        engine = self._server.app.engine
+        engine = self._server.app.backend.engine
         report, notes = engine.wal_report, engine.notes
         kafka = self._server.kafka.store
         beside = [] if kafka is None else kafka.report.findings

@@ -17,6 +17,7 @@ from headwater.client.errors import NoAnswerError, UnreachableError
 from headwater.client.operations import HttpAnswer
 from headwater.client.watch import SILENCE_S
 from headwater.core.errors import AccessError, HeadwaterError, InvalidRequestError
+from headwater.core.version import __version__
 
 if TYPE_CHECKING:
     import httpx
@@ -58,10 +59,8 @@ class Address:
         """For httpx's clients."""
         import httpx
 
-        import headwater
-
         headers = {
-            "user-agent": f"headwater-python/{headwater.__version__}",
+            "user-agent": f"headwater-python/{__version__}",
             "accept-encoding": "identity",
         }
         if self._token is not None:

@@ -109,9 +109,9 @@ class Engine:
         self.topics = Topics(self.core)
         self.pressure_control = PressureControl(self.core)
         self._publisher = Publisher(self.core, self.topics)
-        self.append = Appender(
-            self.core, self.topics, self._publisher, self.pressure_control
-        ).append
+        appender = Appender(self.core, self.topics, self._publisher, self.pressure_control)
+        self.append = appender.append
+        self.append_turn = appender.append_turn
         self._reader = Reader(self.core, self.topics)
         self.routers = Routers(self.core, self.topics)
         self.machines = MachineHost(self.core, make_maintenance)

@@ -1,4 +1,4 @@
-"""Many append frames at once: the columns of a batch in, its frames out.
+"""Many append frames at once: the columns of batches in, their frames out.
 
 The same bytes as `encode_frame` gives one by one (a test holds them together), column by column
 so that the loops are the interpreter's own. Most records have neither node nor tag; they are
@@ -17,11 +17,8 @@ from typing import Final, NamedTuple
 import numpy
 
 from headwater.format.checksum import checksum64
-from headwater.format.frame import (
-    CHECKSUM_BYTES,
-    FRAME,
-    FrameType,
-)
+from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, FrameType
+from headwater.format.segment.frame import SEGMENT_FRAME_BYTES_MIN
 from headwater.format.segment.run import at_each_byte, hash_ranges
 from headwater.native import compiled
 
@@ -33,6 +30,8 @@ _BETWEEN: Final = struct.Struct("<QI")
 """The checksum of one frame and the length of the next."""
 _APPEND: Final = int(FrameType.APPEND)
 _AT_START: Final = [0]
+SEGMENT_SHIFT: Final = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
+"""A record's frame in a segment is this much longer (it is negative) than in the log."""
 _TYPE_AT: Final = FRAME.offset_of("type")
 _TOPIC_AT: Final = FRAME.offset_of("topic_id")
 _SEQ_AT: Final = FRAME.offset_of("seq")
@@ -44,6 +43,30 @@ class Appends(NamedTuple):
     offsets: list[int]
     """Where each frame begins."""
     sizes: list[int]
+
+
+# Plain tuples: they are made and taken apart for every topic of every turn.
+Columns = tuple[int, int, int, int, list[int], list[bytes], list[bytes], list[bytes]]
+"""Records of one topic and one moment: topic id, first seq, time, flags of all; then, equally long,
+flags, nodes, tags and datas."""
+FramesOfBatch = tuple[bytes, list[int], list[int], list[int]]
+"""Their frames, where each begins, how long each will be in a segment, and its flags."""
+
+
+def encode_batches(batches: list[Columns]) -> list[FramesOfBatch]:
+    """The frames of several batches, each with a buffer of its own: what one turn of the loop
+    brings is encoded with one call, and what is kept of a topic keeps no other topic's bytes."""
+    if _native is not None:
+        encoded: list[FramesOfBatch] = _native.encode_batches(batches, SEGMENT_SHIFT)
+        return encoded
+    return [_encode_batch(batch) for batch in batches]
+
+
+def _encode_batch(columns: Columns) -> FramesOfBatch:
+    topic_id, first_seq, ts, flags_of_all, flags, nodes, tags, datas = columns
+    flags = [flags_of_all | own for own in flags]
+    made = encode_appends(topic_id, first_seq, [ts] * len(datas), flags, nodes, tags, datas)
+    return made.buffer, made.offsets, [size + SEGMENT_SHIFT for size in made.sizes], flags
 
 
 def encode_appends(

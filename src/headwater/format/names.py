@@ -16,7 +16,6 @@ REPORTS_DIRECTORY: Final = "reports"
 CURRENT_NAME: Final = "CURRENT"
 REPAIRS_NAME: Final = "REPAIRS"
 PREPARED_NAME: Final = "prepared.next"
-SHARDS_MAX: Final = 100
 
 _WAL_FILE: Final = re.compile(r"wal-([0-9]{16})\.log")
 _SHARD_DIRECTORY: Final = re.compile(r"shard-([0-9]{2})")

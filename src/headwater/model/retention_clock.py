@@ -22,11 +22,6 @@ class RetentionClock:
         self._now_us = wall_ms * US_PER_MS
         self._monotonic_us = monotonic_us
 
-    @property
-    def value_ms(self) -> int:
-        """The time it showed last."""
-        return self._now_us // US_PER_MS
-
     def now_ms(self, wall_ms: int, monotonic_us: int) -> int:
         """The time for retention, given what the two clocks say now."""
         passed_us = max(monotonic_us - self._monotonic_us, 0)

@@ -98,7 +98,7 @@ def select(
     return Selection(seqs, cursor, cursor >= end - 1, tombstone, cursor + 1 - start, eviction)
 
 
-class _Gap(NamedTuple):
+class _TombstoneRun(NamedTuple):
     """A run of seqs that becomes a tombstone: the first of it, and the first behind it."""
 
     first: int
@@ -106,21 +106,21 @@ class _Gap(NamedTuple):
     reason: str
 
 
-def _in_the_middle(log: TopicLog, gap: _Gap) -> Tombstone:
+def _in_the_middle(log: TopicLog, gap: _TombstoneRun) -> Tombstone:
     missed = gap.after - gap.first
     return Tombstone(
         gap.first, gap.after - 1, gap.reason, missed, log.earliest_seq, log.visible_seq
     )
 
 
-def _first_gap(log: TopicLog, start: int, stop: int) -> _Gap | None:
+def _first_gap(log: TopicLog, start: int, stop: int) -> _TombstoneRun | None:
     """The first run that was lost, or is damaged, and begins in [start, stop). They do not overlap:
     what is lost is dead, and what is damaged is not."""
-    gaps: list[_Gap] = []
+    gaps: list[_TombstoneRun] = []
     if log.index.lost_count and (lost := _first_lost_run(log.index, start, stop)) is not None:
-        gaps.append(_Gap(*lost, log.lost_as.word))
+        gaps.append(_TombstoneRun(*lost, log.lost_as.word))
     if log.damaged and (damaged := log.damaged.first_run(log.index, start, stop)) is not None:
-        gaps.append(_Gap(*damaged, DAMAGED))
+        gaps.append(_TombstoneRun(*damaged, DAMAGED))
     return min(gaps, default=None)
 
 

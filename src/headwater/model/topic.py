@@ -47,7 +47,7 @@ _NO_ENTRIES: Entries = numpy.empty(0, INDEX_DTYPE)
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class DeleteEffect:
     """What a delete took. `upto_seq` belongs into the log, so that replaying takes no more."""
 
     records: int
@@ -300,7 +300,7 @@ class TopicLog:
         before_seq: int | None = None,
         matcher: TagMatcher | None = None,
         upto_seq: int | None = None,
-    ) -> Deletion:
+    ) -> DeleteEffect:
         """Delete for good what is visible now, or was when `upto_seq` was the head.
 
         With before_seq alone a floor moves and a prefix is forgotten, whatever its length. With a
@@ -321,7 +321,7 @@ class TopicLog:
             seqs = self.tags.find(matcher, end)
             self.tags.forget(matcher, end)
             seqs, entries = self._mark(seqs)
-        return Deletion(
+        return DeleteEffect(
             count - index.live_count,
             size - index.live_bytes,
             first,

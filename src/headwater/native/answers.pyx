@@ -1,6 +1,6 @@
 """What is answered most often, printed in one go, and sent to many at once.
 
-The twin of what is printed is `headwater.wire.answers`, that of sending `server.gathering`.
+The twin of what is printed is `headwater.wire.answers`, that of sending `server.http.write_replies`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
@@ -147,55 +147,50 @@ def single_write(
     return PyBytes_FromStringAndSize(text, length)
 
 
-def send_single_writes(
-    bytes head,
-    bytes prefix,
-    bytes opening,
-    list requests,
-    uint64_t head_seq,
-    uint64_t now_us,
-    uint64_t sync_us,
-    uint64_t throttle_us,
-):
-    """Print and send the same to many at once, without the interpreter.
+def send_single_writes(bytes head, bytes prefix, list replies, uint64_t now_us):
+    """Print and send the answers to many single writes at once, the sending without the
+    interpreter.
 
-    Each is a socket that has nothing else to send, the number of a request, a seq, and
-    when the request came. Gives what could not be sent, by its row: a socket that takes no more,
-    or is gone, is its owner's matter.
+    Each is a socket that has nothing else to send, the number of a request, a seq, when the
+    request came, how the answers of its topic begin, the topic's head, and how long the sync and
+    the wait for pressure took. Gives what could not be sent, by its row: a socket that takes no
+    more, or is gone, is its owner's matter.
     """
-    cdef Py_ssize_t count = len(requests)
+    cdef Py_ssize_t count = len(replies)
     cdef Py_ssize_t row
     cdef tuple one
+    cdef bytes opening
     cdef uint64_t came_us
-    cdef Reply *replies
+    cdef Reply *printed
     cdef Reply *reply
     cdef dict unsent = {}
-    _refuse_long(head, prefix, opening)
-    replies = <Reply *>PyMem_Malloc(count * sizeof(Reply))
-    if replies == NULL:
+    printed = <Reply *>PyMem_Malloc(count * sizeof(Reply))
+    if printed == NULL:
         raise MemoryError
     try:
         for row in range(count):
-            one = requests[row]
-            reply = &replies[row]
+            one = replies[row]
+            opening = one[4]
+            _refuse_long(head, prefix, opening)
+            reply = &printed[row]
             reply.descriptor = one[0]
             came_us = one[3]
             reply.length = _print(
                 reply.text,
                 PyBytes_AS_STRING(head), PyBytes_GET_SIZE(head),
                 PyBytes_AS_STRING(prefix), PyBytes_GET_SIZE(prefix),
-        PyBytes_AS_STRING(opening), PyBytes_GET_SIZE(opening),
-                one[1], one[2], head_seq, now_us - came_us if now_us > came_us else 0,
-                sync_us, throttle_us,
+                PyBytes_AS_STRING(opening), PyBytes_GET_SIZE(opening),
+                one[1], one[2], one[5], now_us - came_us if now_us > came_us else 0,
+                one[6], one[7],
             )
         with nogil:
             for row in range(count):
-                reply = &replies[row]
+                reply = &printed[row]
                 reply.sent = send(
                     reply.descriptor, reply.text, reply.length, MSG_DONTWAIT | MSG_NOSIGNAL
                 )
         for row in range(count):
-            reply = &replies[row]
+            reply = &printed[row]
             if reply.sent < 0:
                 reply.sent = 0
             if <size_t>reply.sent < reply.length:
@@ -203,5 +198,5 @@ def send_single_writes(
                     reply.text + reply.sent, reply.length - reply.sent
                 )
     finally:
-        PyMem_Free(replies)
+        PyMem_Free(printed)
     return unsent

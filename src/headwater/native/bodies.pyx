@@ -1,9 +1,9 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """The bodies of single writes that bring a payload, maybe a tag, and nothing else, read together.
 
-The twin is `headwater.server.http.write_handler.plain_record` behind the decoder of requests, which decides
-what is right: what is taken here is what that takes, with the same bytes. This one is stricter.
-A body that has anything unusual about it is not refused but left to the twin.
+The twin is the decoder of requests with `headwater.server.http.write_handler.encode_request`, which
+decide what is right: what is taken here is what they take, with the same bytes. This one is
+stricter. A body that has anything unusual about it is not refused but left to the twin.
 """
 
 from cpython.bytes cimport (
@@ -275,35 +275,33 @@ cdef inline bint _is_ascii(const unsigned char *text, Py_ssize_t size) noexcept 
 
 def plain_records(list bodies not None, Py_ssize_t data_bytes_max, Py_ssize_t tag_bytes_max):
     """The payloads and the tags of bodies that each bring one record with nothing else: two lists,
-    with no bytes for no tag. None when one of them is not such a body, or may not be."""
+    with no bytes for no tag, and None for a payload whose body is no such body, or may not be."""
     cdef Py_ssize_t count = len(bodies)
     cdef Py_ssize_t row
     cdef Fields fields
     cdef const unsigned char *text
-    cdef Py_ssize_t size
-    cdef list datas = []
-    cdef list tags = []
-    cdef bytes no_tag = b""
+    cdef Py_ssize_t size, tag_bytes
+    cdef list datas = [None] * count
+    cdef list tags = [b""] * count
     for row in range(count):
         body = bodies[row]
         if not PyBytes_CheckExact(body):
-            return None
+            continue
         text = <const unsigned char *>PyBytes_AS_STRING(body)
         size = PyBytes_GET_SIZE(body)
         if not _read(text, text + size, &fields):
-            return None
+            continue
         if fields.data_end - fields.data > data_bytes_max:
-            return None
+            continue
         if not _is_ascii(text, size):
             try:
                 PyUnicode_DecodeUTF8(<char *>text, size, NULL)
             except UnicodeDecodeError:
-                return None
-        datas.append(PyBytes_FromStringAndSize(<char *>fields.data, fields.data_end - fields.data))
-        if fields.tag == NULL:
-            tags.append(no_tag)
-        elif fields.tag_end == fields.tag or fields.tag_end - fields.tag > tag_bytes_max:
-            return None  # a tag without bytes is a tag
-        else:
-            tags.append(PyBytes_FromStringAndSize(<char *>fields.tag, fields.tag_end - fields.tag))
+                continue
+        if fields.tag != NULL:
+            tag_bytes = fields.tag_end - fields.tag
+            if tag_bytes == 0 or tag_bytes > tag_bytes_max:
+                continue  # a tag without bytes is a tag
+            tags[row] = PyBytes_FromStringAndSize(<char *>fields.tag, tag_bytes)
+        datas[row] = PyBytes_FromStringAndSize(<char *>fields.data, fields.data_end - fields.data)
     return datas, tags

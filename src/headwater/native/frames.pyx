@@ -65,13 +65,38 @@ def encode_appends(
 ):
     """The frames of these records, where each begins, and how long each is."""
     return _encode_appends(
-        topic_id, first_seq, list(times), list(flags), list(nodes), list(tags), list(datas)
-    )
+        topic_id, first_seq, list(times), 0, list(flags), 0, list(nodes), list(tags), list(datas), 0
+    )[:3]
+
+
+def encode_batches(list batches, int64_t length_shift):
+    """The same for several batches, each of one moment: a list of (frames, offsets, lengths,
+    flags). Each batch is (topic id, first seq, time, flags of all, flags, nodes, tags, datas)."""
+    cdef list encoded = []
+    cdef tuple batch
+    for batch in batches:
+        encoded.append(
+            _encode_appends(
+                batch[0], batch[1], None, batch[2], batch[4], batch[3], batch[5], batch[6], batch[7],
+                length_shift,
+            )
+        )
+    return encoded
 
 
 cdef tuple _encode_appends(
-    uint64_t topic_id, uint64_t first_seq, list times, list flags, list nodes, list tags, list datas
+    uint64_t topic_id,
+    uint64_t first_seq,
+    list times,
+    uint64_t time,
+    list flags,
+    uint8_t flags_of_all,
+    list nodes,
+    list tags,
+    list datas,
+    int64_t length_shift,
 ):
+    """`time` is that of all where `times` is None."""
     cdef Py_ssize_t count = len(datas)
     cdef Py_ssize_t row, total = 0
     cdef bytes node, tag, data, frames
@@ -81,6 +106,9 @@ cdef tuple _encode_appends(
     cdef uint64_t checksum
     cdef list offsets = [0] * count
     cdef list sizes = [0] * count
+    cdef list flags_now = [0] * count
+    if len(flags) != count or len(nodes) != count or len(tags) != count:
+        raise ValueError("the columns of a batch are equally long")
     for row in range(count):
         node, tag, data = nodes[row], tags[row], datas[row]
         if PyBytes_GET_SIZE(node) > PART_BYTES_MAX or PyBytes_GET_SIZE(tag) > PART_BYTES_MAX:
@@ -98,9 +126,10 @@ cdef tuple _encode_appends(
     head.topic_id = topic_id
     for row in range(count):
         node, tag, data = nodes[row], tags[row], datas[row]
-        head.flags = flags[row]
+        head.flags = flags_of_all | <uint8_t>flags[row]
+        flags_now[row] = head.flags
         head.seq = first_seq + row
-        head.ts = times[row]
+        head.ts = time if times is None else <uint64_t>times[row]
         head.node_len = <uint16_t>PyBytes_GET_SIZE(node)
         head.tag_len = <uint16_t>PyBytes_GET_SIZE(tag)
         head.data_len = <uint32_t>PyBytes_GET_SIZE(data)
@@ -109,7 +138,7 @@ cdef tuple _encode_appends(
             + CHECKSUM_BYTES
         )
         offsets[row] = at - start
-        sizes[row] = head.frame_len + LENGTH_BYTES
+        sizes[row] = head.frame_len + LENGTH_BYTES + length_shift
         memcpy(at, &head, sizeof(AppendHead))
         at += sizeof(AppendHead)
         memcpy(at, PyBytes_AS_STRING(node), head.node_len)
@@ -124,7 +153,7 @@ cdef tuple _encode_appends(
         )
         memcpy(at, &checksum, CHECKSUM_BYTES)
         at += CHECKSUM_BYTES
-    return frames, offsets, sizes
+    return frames, offsets, sizes, flags_now
 
 
 def index_entries(list lengths, list times, list flags):

@@ -17,6 +17,7 @@ MODULES: Final = (
     "frames",
     "intake",
     "jobs",
+    "machine_entries",
     "numbers",
     "printer",
     "residence",

@@ -20,6 +20,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, cast
 
@@ -85,32 +86,39 @@ class Room:
         self.used -= 1
 
 
-class Connections:
-    """The open connections of one port, and what all of them share."""
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """What the connections of all ports of one server share."""
 
-    def __init__(
-        self,
-        room: Room,
-        shares: Shares,
-        intake: Intake,
-        clock: Clock,
-        settings: DeadlineSettings,
-        log: Logger,
-        own_deadlines: Mapping[Awaits, float] | None = None,
-    ) -> None:
-        """`own_deadlines`: in seconds, where the protocol's differ from `DEADLINES`."""
-        self._room = room
-        self.shares = shares
-        """Of connections, for clients that signed in: they may stay as long as they like."""
-        self.intake = intake
-        self.now_us = clock.monotonic_us
+    room: Room
+    shares: Shares
+    """Of connections, for clients that signed in: they may stay as long as they like."""
+    intake: Intake
+    clock: Clock
+    deadlines: DeadlineSettings
+
+    def connections(
+        self, log: Logger, own_deadlines: Mapping[Awaits, float] | None = None
+    ) -> Connections:
+        """Those of one port. `own_deadlines`: in seconds, where the protocol's differ from
+        `DEADLINES`."""
+        return Connections(self, log, own_deadlines or {})
+
+
+class Connections:
+    """The open connections of one port."""
+
+    def __init__(self, ports: Ports, log: Logger, own_deadlines: Mapping[Awaits, float]) -> None:
+        self._room = ports.room
+        self.shares = ports.shares
+        self.intake = ports.intake
+        self.now_us = ports.clock.monotonic_us
         self.log = log
-        own = own_deadlines or {}
         self.deadlines_us = {
-            awaits: int(own.get(awaits, setting(settings)) * US_PER_S)
+            awaits: int(own_deadlines.get(awaits, setting(ports.deadlines)) * US_PER_S)
             for awaits, setting in DEADLINES.items()
         }
-        self._drain_us = int(settings.drain_s * US_PER_S)
+        self._drain_us = int(ports.deadlines.drain_s * US_PER_S)
         self._open: set[Connection] = set()
         self.is_draining = False
 
@@ -120,6 +128,11 @@ class Connections:
     def __iter__(self) -> Iterator[Connection]:
         """As they are now: they may end meanwhile."""
         return iter(tuple(self._open))
+
+    @property
+    def connections_max(self) -> int:
+        """Of all ports together."""
+        return self._room.connections_max
 
     def add(self, connection: Connection) -> bool:
         """False when there is no room for it."""

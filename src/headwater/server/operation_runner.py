@@ -9,11 +9,10 @@ from headwater.core.driver import LATER, Finished, advance
 from headwater.core.errors import HeadwaterError
 from headwater.engine.operation import Answered, Operation, Step, do_as_owner
 from headwater.engine.pending import Pending
-from headwater.server.http.exchange import Exchange
+from headwater.server.backend import Backend
 
 if TYPE_CHECKING:
     from headwater.server.access.quotas import Usage
-    from headwater.server.app import App
 
 T = TypeVar("T")
 
@@ -33,10 +32,10 @@ class OperationRunner(Generic[T]):
     """Runs at once as far as it can. The log's answer carries it on; a task takes over only where
     it must wait for a file or an update. Each protocol says how it answers."""
 
-    __slots__ = ("_app", "_operation", "_pending", "_usage")
+    __slots__ = ("_backend", "_operation", "_pending", "_usage")
 
-    def __init__(self, app: App, usage: Usage, operation: Work[T]) -> None:
-        self._app = app
+    def __init__(self, backend: Backend, usage: Usage, operation: Work[T]) -> None:
+        self._backend = backend
         self._usage = usage
         self._operation = operation
         self._pending: Pending[Any] | None = None
@@ -141,7 +140,7 @@ class OperationRunner(Generic[T]):
         operation = self._operation
         assert not isinstance(operation, OneStep)
         try:
-            result = await self._app.ready_database.drive(operation, step)
+            result = await self._backend.ready_database.drive(operation, step)
         except Exception as error:
             self._leave()
             self._refuse(error)
@@ -157,56 +156,3 @@ class OperationRunner(Generic[T]):
             self._fail(error)
         else:
             self._break(error)
-
-
-class HttpOperation(OperationRunner[T]):
-    """For a request over HTTP; `then` gets the result."""
-
-    __slots__ = ("_exchange", "_is_counted", "_then")
-
-    def __init__(
-        self, app: App, exchange: Exchange, operation: Work[T], then: Callable[[T], None]
-    ) -> None:
-        usage = exchange.head.usage
-        assert usage is not None
-        super().__init__(app, usage, operation)
-        self._exchange = exchange
-        self._then = then
-        self._is_counted = False
-
-    def _enter(self) -> None:
-        super()._enter()
-        self._is_counted = True
-
-    def _leave(self) -> None:
-        if self._is_counted:
-            self._is_counted = False
-            super()._leave()
-
-    def begin(self, *, quits: bool = False) -> None:
-        """Raises what goes wrong at once. `quits`: given up when the client goes away."""
-        super().begin()
-        if quits and self._pending is not None:
-            self._exchange.on_gone = self._quit
-
-    def _succeed(self, result: T) -> None:
-        self._then(result)
-
-    def _fail(self, error: HeadwaterError) -> None:
-        self._exchange.fail(error)
-
-    def _break(self, error: Exception) -> None:
-        self._app.broken(self._exchange, error)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._leave()  # a wait for a job or a file keeps no other request from beginning
-        self._exchange.on_gone = None  # the task has its own way to end
-        self._app.spawn(self._exchange, work)
-
-    def _quit(self) -> None:
-        pending, self._pending = self._pending, None
-        if pending is not None:
-            pending.on_done = None
-            self._leave()
-            if not isinstance(self._operation, OneStep):
-                self._operation.close()

@@ -9,11 +9,8 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import json
-import os
-import resource
 import signal
 import ssl
-import sys
 from os import PathLike, fspath
 from pathlib import PurePath
 
@@ -25,16 +22,13 @@ from headwater.core.errors import AccessError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk, replace_file
 from headwater.engine.maintenance.reports import make_reports_directory
 from headwater.engine.opening import open_database_async
-from headwater.observe.logs import load_logs
+from headwater.observe.logs import Logger, load_logs
 from headwater.server.app import App
 from headwater.server.http.connection import HttpConnection
-from headwater.server.http.routes import ROUTES
 from headwater.server.kafka.listener import KafkaListener
+from headwater.server.ports import BACKLOG, connections_possible, tls_context, why_not
 
 TICK_S = 0.5
-BACKLOG = 1024
-FILES_RESERVED = 512
-"""Open files that are left for the log and the segments."""
 
 
 class Server:
@@ -59,6 +53,7 @@ class Server:
         self._server: asyncio.Server | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
+        self._log = Logger("headwater.server")
         self.app: App | None = None
         self.kafka = KafkaListener(
             self.settings,
@@ -86,14 +81,12 @@ class Server:
     async def start(self) -> None:
         """Bind, recover, serve. Returns when requests are answered."""
         loop = asyncio.get_running_loop()
-        app = self.app = App(self.settings, self._clock, loop, ROUTES)
-        app.room.connections_max = min(app.room.connections_max, connections_possible())
-        app.quotas.connections.total = app.room.connections_max
+        app = self.app = App(self.settings, self._clock, loop, self.kafka, connections_possible())
         tls = tls_context(self.settings)
         handshake_s = None if tls is None else self.settings.deadlines.headers_s
         try:
             self._server = await loop.create_server(
-                lambda: HttpConnection(app),
+                lambda: HttpConnection(app.dispatcher),
                 self.settings.host,
                 self.settings.port,
                 ssl=tls,
@@ -113,7 +106,7 @@ class Server:
             database = await open_database_async(
                 self._directory,
                 settings=self._engine_settings,
-                progress=lambda done: setattr(app, "recovery_progress", done),
+                progress=lambda done: setattr(app.backend, "recovery_progress", done),
                 disk=self._disk,
                 clock=self._clock,
             )
@@ -122,24 +115,19 @@ class Server:
             raise
         self._make_reports_directory(app)
         try:
-            await self.kafka.open(database, app.room, app.quotas.connections, app.intake)
+            await self.kafka.open(database, app.ports)
         except BaseException:
             await self._stop_listening()
             await database.close()
             raise
-        app.kafka = self.kafka
         app.serve_from(database)
-        app.webhooks.begin()
         self._write_port_file()
 
     async def _listen_for_rcpx(self, app: App, tls: ssl.SSLContext | None) -> None:
-        if self.settings.rcpx_port is not None:
-            # Late, as all listeners that may be off.
-            from headwater.server.rcpx.listener import RcpxListener
-
-            listener = RcpxListener(app)
-            await listener.start(self.settings.host, self.settings.rcpx_port, tls)
-            app.rcpx = listener
+        settings = self.settings
+        if app.rcpx is not None and settings.rcpx_port is not None:
+            handshake_s = settings.deadlines.headers_s
+            await app.rcpx.start(settings.host, settings.rcpx_port, tls, handshake_s)
 
     async def serve_until_stopped(self) -> None:
         """Until SIGTERM, SIGINT or `request_stop`; then drain and close."""
@@ -172,8 +160,8 @@ class Server:
             drains.append(app.rcpx.drain())
         await asyncio.gather(*drains)
         await self.kafka.close()
-        if app.database is not None:
-            await app.database.close()
+        if app.backend.database is not None:
+            await app.backend.database.close()
 
     async def _stop_listening(self) -> None:
         if self._ticker is not None:
@@ -187,65 +175,26 @@ class Server:
     async def _tick(self, app: App) -> None:
         await asyncio.sleep(TICK_S)
         # In good times: bad ones may have no file descriptor left to load it with.
-        await app.loop.run_in_executor(None, load_logs)
+        await asyncio.get_running_loop().run_in_executor(None, load_logs)
         while True:
             await asyncio.sleep(TICK_S)
             try:
                 app.check_deadlines()
                 self.kafka.tick()
-                if app.rcpx is not None:
-                    app.rcpx.connections.check_deadlines()
             except Exception as error:
-                app.log.exception("the check of deadlines failed", exc_info=error)
+                self._log.exception("the check of deadlines failed", exc_info=error)
 
     def _make_reports_directory(self, app: App) -> None:
         """For reports of verify, doctor and pipeline runs. The server serves without it, too."""
         try:
             make_reports_directory(self._disk, PurePath(self._directory))
         except (OSError, StorageError) as error:
-            app.log.warning("reports of jobs cannot be kept", error=str(error))
+            self._log.warning("reports of jobs cannot be kept", error=str(error))
 
     def _write_port_file(self) -> None:
         if self.settings.port_file is not None:
             path = PurePath(self.settings.port_file)
             replace_file(self._disk, path, json.dumps(self.ports).encode() + b"\n")
-
-
-def why_not(error: OSError) -> str:
-    """The system's own words. A name that is not found has no errno of the usual kind."""
-    if error.errno is not None and error.errno > 0:
-        return os.strerror(error.errno).lower()
-    return (error.strerror or str(error)).lower()
-
-
-def connections_possible() -> int:
-    """How many sockets fit beside the files of the log, after asking for as many as allowed.
-
-    Without descriptors left, the log could not take its next file: clients must never be able to
-    cause that.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    if hard == resource.RLIM_INFINITY:
-        return sys.maxsize
-    return max(hard - FILES_RESERVED, hard // 2)
-
-
-def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
-    if settings.tls_certificate is None and settings.tls_key is None:
-        return None
-    if settings.tls_certificate is None or settings.tls_key is None:
-        raise RequestError("TLS needs both a certificate and a key")
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(settings.tls_certificate, settings.tls_key)
-    except (OSError, ssl.SSLError) as error:
-        raise AccessError(
-            f"the TLS certificate or key cannot be used ({error})", path=settings.tls_certificate
-        ) from error
-    return context
 
 
 def refuse_public_without_keys(settings: ServerSettings) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast
 
-from headwater.core.errors import InvalidRequestError, RequestError
+from headwater.core.errors import InvalidRequestError
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.engine.engine import Engine
 from headwater.engine.state.topic import Topic
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.partition_topics import PartitionTopic
     from headwater.engine.kafka.store import KafkaStore
     from headwater.engine.kafka.unavailable import UnavailableKafka
-    from headwater.server.access.keys import ApiKey
-    from headwater.server.app import App
 
 
 class Spaces:
@@ -65,16 +63,6 @@ def refuse_while_away(
 def space_of(engine: Engine, topic: Topic) -> TopicSpace:
     """Where a topic that was found belongs."""
     return cast("PartitionTopic", topic).space if topic.is_partition else engine
-
-
-def refuse_kafkas(
-    app: App, name: str, key: ApiKey | None, refused: type[RequestError], instead: str
-) -> None:
-    """For what only topics of the engine's own can do."""
-    kafkas = app.kafkas(name, key)
-    if kafkas is not None and app.engine.find(name) is None:
-        kafkas.topic(name)  # or there is none, which says more
-        raise refused(f"{name!r} is a partition of a Kafka topic; {instead}")
 
 
 def refuse_partitions(name: str, doing: str) -> None:

@@ -56,9 +56,3 @@ def is_rewrite_due(segment: Segment, entries: Entries, settings: SegmentSettings
         return False
     dead = dead_bytes(entries)
     return dead > 0 and dead >= segment.data_bytes * settings.rewrite_dead_ratio
-
-
-def is_only_dead(entries: Entries) -> bool:
-    """True when every record is deleted and none of them has to be reported as lost."""
-    flags = index_flags(entries)
-    return bool(numpy.all(flags & IndexFlag.DELETED) and not numpy.any(flags & IndexFlag.LOST))

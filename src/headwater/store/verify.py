@@ -110,7 +110,7 @@ class SegmentRange:
 
 
 @dataclass(slots=True)
-class SegmentCheck:
+class TopicSegmentCheck:
     faults: list[VerifyFault] = field(default_factory=list)
     is_cold: bool = False
     """Its frames are in the cold tier; what is kept here is the index that leads to them."""
@@ -125,7 +125,7 @@ class SegmentCheck:
 class ColdSource(Protocol):
     """What the cold tier has of one topic. Its maker reports a tier that does not answer."""
 
-    def check(self, first_seq: int, pointer: PurePath) -> SegmentCheck | None:
+    def check(self, first_seq: int, pointer: PurePath) -> TopicSegmentCheck | None:
         """The frames that the index at `pointer` leads to; None when they could not be read."""
 
     def stored(self) -> dict[int, PurePath]:
@@ -216,7 +216,7 @@ def check_names(
 
 def verify_segment(
     disk: Disk, path: PurePath, first_seq: int, expected: Expected | None
-) -> SegmentCheck:
+) -> TopicSegmentCheck:
     """One segment of a topic's directory. Of a cold one only what is kept here of it."""
     directory = TopicDirectory(disk, path)
     files = {
@@ -225,7 +225,7 @@ def verify_segment(
         if disk.exists(directory.path_of(first_seq, kind))
     }
     is_cold = SegmentFile.COLD in files and SegmentFile.IDX not in files
-    check = SegmentCheck(is_cold=is_cold)
+    check = TopicSegmentCheck(is_cold=is_cold)
     index_path = directory.path_of(first_seq, SegmentFile.COLD if is_cold else SegmentFile.IDX)
     for kind in () if is_cold else (SegmentFile.DATA, SegmentFile.IDX):
         if kind not in files:

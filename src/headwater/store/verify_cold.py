@@ -30,7 +30,7 @@ from headwater.store.cold_index import cold_end
 from headwater.store.ownership import foreign_data
 from headwater.store.pair import read_all, whole_entries
 from headwater.store.segment_stores import SegmentStore
-from headwater.store.verify import FaultKind, SegmentCheck, VerifyFault, frame_findings, listed
+from headwater.store.verify import FaultKind, TopicSegmentCheck, VerifyFault, frame_findings, listed
 
 FOREIGN_INDEX: Final = "this is the index of another segment"
 _DELETED: Final = numpy.uint8(IndexFlag.DELETED)
@@ -38,13 +38,13 @@ _DELETED: Final = numpy.uint8(IndexFlag.DELETED)
 
 def verify_cold_segment(
     disk: Disk, path: PurePath, first_seq: int, store: SegmentStore, store_path: PurePath
-) -> SegmentCheck:
+) -> TopicSegmentCheck:
     """`path` is the topic's directory, `store_path` what a report calls the store.
 
     A store that refuses or does not answer is an error of its own: that is no damage.
     """
     local = whole_entries(read_all(disk, path / segment_file_name(first_seq, SegmentFile.COLD)))
-    check = SegmentCheck()
+    check = TopicSegmentCheck()
     try:
         check.faults += _compare(local, first_seq, store, store_path, check)
     except DamageError as error:
@@ -55,7 +55,11 @@ def verify_cold_segment(
 
 
 def _compare(
-    local: Entries, first_seq: int, store: SegmentStore, store_path: PurePath, check: SegmentCheck
+    local: Entries,
+    first_seq: int,
+    store: SegmentStore,
+    store_path: PurePath,
+    check: TopicSegmentCheck,
 ) -> Iterator[VerifyFault]:
     end = cold_end(local[-1:], first_seq + len(local) - 1)
     local = local[:-1]

@@ -1,4 +1,8 @@
-"""The public test kit: a manual clock, three hostile disks and an oracle."""
+"""The public test kit: a manual clock, three hostile disks and an oracle.
+
+`Call`, `Scope` and `Violation` are the names that `DiskCall`, `FileScope` and `OrderViolation` had;
+they go with the next release.
+"""
 
 from headwater.testing.clock import ManualClock
 from headwater.testing.crash_plan import (
@@ -23,21 +27,23 @@ from headwater.testing.faults import (
     FAILING_VERBS,
     READING_VERBS,
     SPACE_VERBS,
-    Call,
     CrashPoint,
+    DiskCall,
     Fault,
     SimulatedCrash,
     Verb,
     When,
 )
+from headwater.testing.faults import DiskCall as Call
 from headwater.testing.oracle import Crash, Item, Oracle, OracleError
-from headwater.testing.order_monitor import OrderMonitor, OrderViolationError, Violation
+from headwater.testing.order_monitor import OrderMonitor, OrderViolation, OrderViolationError
+from headwater.testing.order_monitor import OrderViolation as Violation
 from headwater.testing.order_rules import (
     BytesSynced,
+    FileScope,
     Milestone,
     NamesSynced,
     Rule,
-    Scope,
     Step,
     append_only,
     bytes_before,
@@ -49,6 +55,7 @@ from headwater.testing.order_rules import (
     names_before,
     synced_before_rename,
 )
+from headwater.testing.order_rules import FileScope as Scope
 from headwater.testing.trace import Image, Operation, OperationKind
 
 __all__ = [
@@ -72,9 +79,11 @@ __all__ = [
     "CrashKind",
     "CrashPlan",
     "CrashPoint",
+    "DiskCall",
     "FakeDisk",
     "Fault",
     "FaultDisk",
+    "FileScope",
     "Image",
     "Item",
     "ManualClock",
@@ -85,6 +94,7 @@ __all__ = [
     "Oracle",
     "OracleError",
     "OrderMonitor",
+    "OrderViolation",
     "OrderViolationError",
     "Rest",
     "Rule",

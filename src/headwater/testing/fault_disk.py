@@ -16,8 +16,8 @@ from typing import Protocol, TypeVar, runtime_checkable
 from headwater.disk.protocol import Buffer, DirectoryLock, Disk, File, OpenMode
 from headwater.testing.faults import (
     CHANGING_VERBS,
-    Call,
     CrashPoint,
+    DiskCall,
     Fault,
     SimulatedCrash,
     Verb,
@@ -44,9 +44,9 @@ class FaultDisk:
         self.inner = inner
         self.faults = list(faults)
         self.crash_point = crash
-        self.crashed: Call | None = None
+        self.crashed: DiskCall | None = None
         """The call at which the process ended."""
-        self.calls: list[Call] = []
+        self.calls: list[DiskCall] = []
         self._lock = threading.Lock()
         self._crash_matches = 0
         self._open: dict[int, Callable[[], None]] = {}
@@ -62,7 +62,7 @@ class FaultDisk:
         with self._lock:
             self.faults.clear()
 
-    def calls_of(self, verbs: Verb | Iterable[Verb] = CHANGING_VERBS) -> list[Call]:
+    def calls_of(self, verbs: Verb | Iterable[Verb] = CHANGING_VERBS) -> list[DiskCall]:
         """The calls so far with these verbs: the length is the range of a sweep's `nth`."""
         wanted = as_verbs(verbs)
         with self._lock:
@@ -142,12 +142,14 @@ class FaultDisk:
             raise SimulatedCrash(str(crash))
         return answer
 
-    def enter(self, verb: Verb, path: PurePath, detail: str) -> tuple[Fault | None, Call | None]:
+    def enter(
+        self, verb: Verb, path: PurePath, detail: str
+    ) -> tuple[Fault | None, DiskCall | None]:
         """Count a call. Returns the fault that strikes it, and itself if the crash follows it."""
         with self._lock:
             if self.crashed is not None:
                 raise SimulatedCrash(f"the process ended at {self.crashed}")
-            call = Call(len(self.calls), verb, path, detail)
+            call = DiskCall(len(self.calls), verb, path, detail)
             self.calls.append(call)
             crash = self._crash_at(call)
             struck = [fault for fault in self.faults if fault.strikes(verb, path)]
@@ -178,7 +180,7 @@ class FaultDisk:
         with self._lock:
             self._open[id(held)] = end
 
-    def _crash_at(self, call: Call) -> When | None:
+    def _crash_at(self, call: DiskCall) -> When | None:
         point = self.crash_point
         if point is None or not point.matches(call):
             return None

@@ -81,7 +81,7 @@ def matches_path(pattern: str, path: PurePath) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class DiskCall:
     """One call that reached a fault disk."""
 
     index: int
@@ -146,7 +146,7 @@ class CrashPoint:
     verbs: frozenset[Verb] = CHANGING_VERBS
     path: str = "*"
 
-    def matches(self, call: Call) -> bool:
+    def matches(self, call: DiskCall) -> bool:
         return call.verb in self.verbs and matches_path(self.path, call.path)
 
     def __str__(self) -> str:

@@ -40,7 +40,7 @@ class Crash(Enum):
 
 
 @dataclass(slots=True)
-class Submission:
+class SubmittedItems:
     identity: Hashable
     items: tuple[Item, ...]
     submitted_at: int
@@ -64,13 +64,13 @@ class Oracle:
     """Give `at` the position of a disk's trace (`FakeDisk.point`) to check crashes in the past."""
 
     def __init__(self) -> None:
-        self._submissions: dict[Hashable, Submission] = {}
+        self._submissions: dict[Hashable, SubmittedItems] = {}
 
     def submit(self, identity: Hashable, items: Iterable[Item], *, at: int = 0) -> None:
         """Note a submission before handing it to the log."""
         if identity in self._submissions:
             raise ValueError(f"submission {identity!r} was already submitted")
-        self._submissions[identity] = Submission(identity, tuple(items), at)
+        self._submissions[identity] = SubmittedItems(identity, tuple(items), at)
 
     def ack(
         self, identity: Hashable, durability: Durability = Durability.FSYNC, *, at: int = 0
@@ -147,7 +147,7 @@ class Oracle:
         return differences + _prefix_differences(present, known, floors)
 
     @staticmethod
-    def _must_survive(submission: Submission, crash: Crash, at: int | None) -> bool:
+    def _must_survive(submission: SubmittedItems, crash: Crash, at: int | None) -> bool:
         in_time = at is None or submission.acked_at <= at
         return in_time and crash.covers(submission.acked)
 
@@ -165,7 +165,7 @@ def _order_differences(items: Sequence[Item]) -> list[str]:
     return differences
 
 
-def _origin_differences(items: Sequence[Item], known: Sequence[Submission]) -> list[str]:
+def _origin_differences(items: Sequence[Item], known: Sequence[SubmittedItems]) -> list[str]:
     """Every item was submitted, with these very bytes, and not refused."""
     allowed = {item for each in known if not each.refused for item in each.items}
     refused = {item for each in known if each.refused for item in each.items}
@@ -185,7 +185,7 @@ def _origin_differences(items: Sequence[Item], known: Sequence[Submission]) -> l
 
 
 def _prefix_differences(
-    present: set[Item], known: Sequence[Submission], floors: Mapping[str, int]
+    present: set[Item], known: Sequence[SubmittedItems], floors: Mapping[str, int]
 ) -> list[str]:
     """What survives of a stream is what was submitted first (I2)."""
     differences: list[str] = []

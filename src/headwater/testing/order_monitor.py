@@ -13,13 +13,13 @@ from pathlib import PurePath
 
 from headwater.disk.protocol import Buffer, DirectoryLock, Disk, File, OpenMode
 from headwater.testing.faults import Verb
-from headwater.testing.order_rules import DiskEvent, FileState, Ledger, Rule, log_rules
+from headwater.testing.order_rules import DiskEvent, DiskLedger, FileState, Rule, log_rules
 
 CURRENT_BYTES_MAX = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class OrderViolation:
     rule: Rule
     event: DiskEvent
     missing: str
@@ -31,7 +31,7 @@ class Violation:
 class OrderViolationError(AssertionError):
     """Disk calls came in an order that some power loss would punish."""
 
-    def __init__(self, violations: Sequence[Violation]) -> None:
+    def __init__(self, violations: Sequence[OrderViolation]) -> None:
         self.violations = tuple(violations)
         super().__init__("\n".join(["wrong order of disk calls:", *map(str, violations)]))
 
@@ -42,8 +42,8 @@ class OrderMonitor:
     def __init__(self, inner: Disk, rules: Iterable[Rule] | None = None) -> None:
         self.inner = inner
         self.rules = tuple(log_rules() if rules is None else rules)
-        self.violations: list[Violation] = []
-        self.ledger = Ledger()
+        self.violations: list[OrderViolation] = []
+        self.ledger = DiskLedger()
         self.lock = threading.RLock()
         self._event_count = 0
 
@@ -142,7 +142,7 @@ class OrderMonitor:
                 if rule.after.matches(event):
                     missing = rule.before.missing(self.ledger, event)
                     if missing is not None:
-                        self.violations.append(Violation(rule, event, missing))
+                        self.violations.append(OrderViolation(rule, event, missing))
             return number
 
     def _peek(self, path: PurePath) -> bytes | None:

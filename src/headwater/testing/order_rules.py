@@ -61,7 +61,7 @@ class DiskEvent:
 
 
 @dataclass(slots=True)
-class Ledger:
+class DiskLedger:
     """Everything the conditions may read."""
 
     files: dict[PurePath, FileState] = field(default_factory=dict)
@@ -80,7 +80,7 @@ class Ledger:
 
 
 class Condition(Protocol):
-    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
+    def missing(self, ledger: DiskLedger, event: DiskEvent) -> str | None:
         """What is not true yet, in words, or None when all is well."""
 
 
@@ -119,7 +119,7 @@ class Rule:
     after: Step | Milestone
 
 
-class Scope(Enum):
+class FileScope(Enum):
     """Which files a rule compares with the file of the step."""
 
     ALL = "all"
@@ -129,11 +129,11 @@ class Scope(Enum):
     """In the same directory and with the same name up to the last dot."""
 
     def covers(self, one: PurePath, other: PurePath) -> bool:
-        if self is Scope.ALL:
+        if self is FileScope.ALL:
             return True
         if one.parent != other.parent:
             return False
-        return self is Scope.DIRECTORY or one.stem == other.stem
+        return self is FileScope.DIRECTORY or one.stem == other.stem
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,9 +141,9 @@ class BytesSynced:
     """No file like this has bytes that were written and not synced."""
 
     pattern: str = "*"
-    scope: Scope = Scope.ALL
+    scope: FileScope = FileScope.ALL
 
-    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
+    def missing(self, ledger: DiskLedger, event: DiskEvent) -> str | None:
         for state in ledger.matching(self.pattern):
             if event.about and state.path not in event.about:
                 continue
@@ -158,7 +158,7 @@ class BytesSynced:
 class SourceSynced:
     """The file that is renamed has no un-synced bytes."""
 
-    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
+    def missing(self, ledger: DiskLedger, event: DiskEvent) -> str | None:
         state = ledger.files.get(event.source or event.path)
         if state is not None and state.is_dirty:
             return f"{state.path} has un-synced bytes"
@@ -171,7 +171,7 @@ class NamesSynced:
 
     pattern: str = "*"
 
-    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
+    def missing(self, ledger: DiskLedger, event: DiskEvent) -> str | None:
         for path in event.about or sorted(ledger.pending_names):
             lost = ledger.unsynced_name(path)
             if lost is not None and matches_path(self.pattern, path):
@@ -185,7 +185,7 @@ class OtherSyncedSince:
 
     patterns: tuple[str, ...]
 
-    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
+    def missing(self, ledger: DiskLedger, event: DiskEvent) -> str | None:
         subject = ledger.files.get(event.path)
         changed_at = -1 if subject is None else subject.changed_at
         if subject is not None and subject.created_here and subject.content_end == 0:
@@ -203,7 +203,7 @@ class OtherSyncedSince:
 class NamedFileSynced:
     """The file that the renamed file names with its first word has a synced name."""
 
-    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
+    def missing(self, ledger: DiskLedger, event: DiskEvent) -> str | None:
         words = (event.contents or b"").decode("utf-8", "replace").split()
         if not words:
             return "it names no file"
@@ -218,7 +218,7 @@ class NamedFileSynced:
 class SyncedBytesKept:
     """A write or truncate does not touch content that was already synced."""
 
-    def missing(self, ledger: Ledger, event: DiskEvent) -> str | None:
+    def missing(self, ledger: DiskLedger, event: DiskEvent) -> str | None:
         state = ledger.files.get(event.path)
         if state is None or event.offset >= state.synced_content_end:
             return None
@@ -252,7 +252,7 @@ def bytes_before(milestone: str = "ack", path: str = "*") -> Rule:
     )
 
 
-def data_before_index(data: str, index: str, scope: Scope = Scope.DIRECTORY) -> Rule:
+def data_before_index(data: str, index: str, scope: FileScope = FileScope.DIRECTORY) -> Rule:
     return Rule(
         "data before index",
         "an index entry may only point at bytes that are there",

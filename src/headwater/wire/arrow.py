@@ -51,14 +51,14 @@ def frames_to_arrow(
 
 def arrow_stream(batches: Sequence[Any]) -> list[bytes | memoryview]:
     """An Arrow IPC stream of these batches, in parts: the columns stay where they are."""
-    parts = _Parts()
+    parts = _JoinedFile()
     with pyarrow.ipc.new_stream(pyarrow.PythonFile(parts, "w"), ENVELOPE) as writer:
         for batch in batches:
             writer.write_batch(batch)
     return parts.taken()
 
 
-class _Parts:
+class _JoinedFile:
     """A file that keeps what is written to it, and copies only what is small."""
 
     closed = False

@@ -48,7 +48,7 @@ class BinaryColumn(NamedTuple):
     is_ascii: bool
 
 
-class RecordRows(Protocol):
+class RecordColumns(Protocol):
     """Records as columns, whatever they were read from. A column is made when asked for."""
 
     def __len__(self) -> int: ...
@@ -65,7 +65,7 @@ class RecordRows(Protocol):
     def binary(self, name: str) -> Column:
         """The same as the bytes they are."""
 
-    def kept(self, mask: Mask) -> RecordRows:
+    def kept(self, mask: Mask) -> RecordColumns:
         """Only the rows the mask says."""
 
 

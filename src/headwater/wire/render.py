@@ -38,8 +38,3 @@ def render_record(record: Record, projection: Projection = DEFAULT_PROJECTION) -
         parts += (b',"meta":', record.meta_json)
     parts.append(b"}")
     return b"".join(parts)
-
-
-def render_records(records: list[Record], projection: Projection = DEFAULT_PROJECTION) -> bytes:
-    """Records as a JSON array."""
-    return b"[%b]" % b",".join([render_record(record, projection) for record in records])

@@ -61,16 +61,16 @@ class Publish(ClientMessage, tag="publish", kw_only=True):
     expect_head_seq: Seq | None = None
 
 
-class Ping(ClientMessage, tag="ping"):
+class WebSocketPing(ClientMessage, tag="ping"):
     pass
 
 
-_decoder = msgspec.json.Decoder(Subscribe | Unsubscribe | Publish | Ping)
+_decoder = msgspec.json.Decoder(Subscribe | Unsubscribe | Publish | WebSocketPing)
 
 
-def decode_message(message: bytes | str) -> Subscribe | Unsubscribe | Publish | Ping:
+def decode_message(message: bytes | str) -> Subscribe | Unsubscribe | Publish | WebSocketPing:
     try:
-        operation: Subscribe | Unsubscribe | Publish | Ping = _decoder.decode(message)
+        operation: Subscribe | Unsubscribe | Publish | WebSocketPing = _decoder.decode(message)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         known = without_extensions(message) if isinstance(message, bytes) else None
         if known is not None:

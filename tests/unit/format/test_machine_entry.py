@@ -152,7 +152,7 @@ def test_a_body_of_another_shape_is_a_format_error() -> None:
     entry = MachineEntry(EntryType.APPLY_EVENT, False, 1, b'{"instance_id":3}', 0)
     with pytest.raises(FormatError, match="APPLY_EVENT"):
         bodies.decode_body(entry)
-    assert bodies.witness_of(entry) == 0
+    assert bodies.witness_of(entry.payload) == 0
 
 
 def test_every_changed_or_missing_byte_of_a_snapshot_is_found() -> None:

@@ -5,8 +5,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
-from headwater.model.kafka_group import Group, Joined, JoinRequest, Outcome, Refusal, Refused
-from headwater.model.kafka_group.invariants import check_group
+from headwater.model.kafka_group import (
+    ConsumerGroup,
+    Joined,
+    JoinRequest,
+    Outcome,
+    Refusal,
+    Refused,
+)
+from tests.rig.invariants import check_group
 
 SECOND = 1_000_000
 RANGE = (("range", b"r"),)
@@ -14,7 +21,7 @@ RANGE = (("range", b"r"),)
 
 class GroupRig:
     def __init__(self) -> None:
-        self.group = Group("workers")
+        self.group = ConsumerGroup("workers")
         self.now_us = 0
         self.told: dict[int, Outcome] = {}
         """By token: what was answered."""

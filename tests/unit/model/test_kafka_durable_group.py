@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from headwater.model.kafka_group import Joined, Member, Phase, Refusal, Synced
+from headwater.model.kafka_group import Joined, Member, Phase, Refusal, SyncedMember
 from headwater.model.kafka_group.durable_group import DurableGroup
-from headwater.model.kafka_group.invariants import check_group
+from tests.rig.invariants import check_group
 from tests.unit.model.kafka_groups import SECOND, GroupRig
 
 
@@ -93,7 +93,7 @@ def test_members_go_on_where_they_were(rig: LastingRig) -> None:
     for member in (first, second):
         assert rig.heartbeat(member, 2) is None
         assert rig.group.commit_refusal(member, 2, None, rig.now_us) is None
-        assert rig.told[rig.sync(member)] == Synced("consumer", "range", member.encode())
+        assert rig.told[rig.sync(member)] == SyncedMember("consumer", "range", member.encode())
     assert rig.group.commit_refusal(first, 1, None, rig.now_us) is Refusal.ILLEGAL_GENERATION
     assert rig.heartbeat("stranger", 2) is Refusal.UNKNOWN_MEMBER_ID
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.model.kafka_group import Phase, Refusal, Refused, Synced
+from headwater.model.kafka_group import Phase, Refusal, Refused, SyncedMember
 from tests.unit.model.kafka_groups import GroupRig
 
 
@@ -50,14 +50,14 @@ def test_followers_wait_for_the_assignment_of_the_leader(rig: GroupRig) -> None:
     follower = rig.sync(second)
     assert follower not in rig.told
     leader = rig.sync(first, assignments={first: b"0", second: b"1"})
-    assert rig.told[leader] == Synced("consumer", "range", b"0")
-    assert rig.told[follower] == Synced("consumer", "range", b"1")
+    assert rig.told[leader] == SyncedMember("consumer", "range", b"0")
+    assert rig.told[follower] == SyncedMember("consumer", "range", b"1")
     assert rig.group.phase is Phase.STABLE
 
 
 def test_who_asks_again_in_a_stable_group_gets_its_assignment_again(rig: GroupRig) -> None:
     _, second = stable_pair(rig)
-    assert rig.told[rig.sync(second)] == Synced("consumer", "range", second.encode())
+    assert rig.told[rig.sync(second)] == SyncedMember("consumer", "range", second.encode())
     assert rig.joined(rig.join(second)).generation == rig.group.generation
     assert rig.group.phase is Phase.STABLE
 
@@ -223,7 +223,7 @@ def test_a_static_member_comes_back_to_its_assignment_without_a_round(rig: Group
     assert back.generation == 1
     assert back.leader == old, "told of another leader, it does not assign"
     synced = rig.told[rig.sync(back.member_id, instance_id="one")]
-    assert synced == Synced("consumer", "range", b"all")
+    assert synced == SyncedMember("consumer", "range", b"all")
     assert rig.refusal(rig.sync(old, instance_id="one")) is Refusal.FENCED_INSTANCE_ID
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy
 import pytest
 
-from headwater.model.invariants import check_topic
 from headwater.model.selection import select
+from tests.rig.invariants import check_topic
 from tests.unit.model.topics import topic, write
 
 

@@ -6,10 +6,10 @@ import numpy
 import pytest
 
 from headwater.core.results import Tombstone
-from headwater.model.invariants import check_topic
 from headwater.model.loss import Loss
 from headwater.model.selection import select, tombstone_for
 from headwater.model.topic import TopicLog
+from tests.rig.invariants import check_topic
 from tests.unit.model.topics import seqs_from, topic, write
 
 

@@ -74,6 +74,33 @@ def test_appends_are_the_same_bytes(topic_id: int, first_seq: int, rows: list[An
 
 
 @is_compiled
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 2**64 - 1), st.integers(0, 2**62), st.integers(0, 15), st.lists(parts)
+        ),
+        max_size=8,
+    )
+)
+def test_batches_of_many_topics_are_the_same_bytes(batches: list[Any]) -> None:
+    columns: list[Any] = [
+        (topic_id, seq, topic_id, flags_of_all, *([row[n] for row in rows] for n in range(1, 5)))
+        for topic_id, seq, flags_of_all, rows in batches
+    ]
+    found = appends.encode_batches(columns)
+    assert [tuple(each) for each in found] == pure(appends.encode_batches, appends, columns)
+    for each, (topic_id, first_seq, flags_of_all, rows) in zip(found, batches, strict=True):
+        buffer, offsets, lengths, flags = each
+        for at, offset in enumerate(offsets):
+            frame = decode_frame(memoryview(buffer), offset, len(buffer))
+            assert (frame.topic_id, frame.seq) == (topic_id, first_seq + at)
+            assert flags[at] == flags_of_all | rows[at][1]
+        ends = [*offsets, len(buffer)][1:]
+        sizes = [end - offset for offset, end in zip(offsets, ends, strict=True)]
+        assert lengths == [size + appends.SEGMENT_SHIFT for size in sizes]
+
+
+@is_compiled
 @pytest.mark.parametrize(
     ("times", "flags", "node"),
     [([-1], [0], b""), ([2**64], [0], b""), ([0], [256], b""), ([0], [0], bytes(65_536))],
@@ -182,13 +209,18 @@ def test_answers_sent_at_once_are_those_that_are_printed_one_by_one() -> None:
     native = compiled("answers")
     assert native is not None
     pairs = [socket.socketpair() for _ in range(5)]
-    asked = [(ours.fileno(), 255 + at, 7 + at, 100 * at) for at, (ours, _) in enumerate(pairs)]
+    openings = [answers.single_write_opening(f"topic-{at}") for at in range(len(pairs))]
+    asked = [
+        (ours.fileno(), 255 + at, 7 + at, 100 * at, openings[at], 99 + at, 300 + at, 20 + at)
+        for at, (ours, _) in enumerate(pairs)
+    ]
     try:
-        unsent = native.send_single_writes(SHORT_HEAD, b"abc", OPENING, asked, 99, 1_000, 300, 20)
-        assert unsent == {}
-        for (_, number, seq, came_us), (_, theirs) in zip(asked, pairs, strict=True):
+        assert native.send_single_writes(SHORT_HEAD, b"abc", asked, 1_000) == {}
+        for at, ((_, number, seq, came_us, *_), (_, theirs)) in enumerate(
+            zip(asked, pairs, strict=True)
+        ):
             wanted = answers.single_write_reply(
-                b"abc", OPENING, number, seq, 99, 1_000 - came_us, 300, 20
+                b"abc", openings[at], number, seq, 99 + at, 1_000 - came_us, 300 + at, 20 + at
             )
             assert theirs.recv(4_096) == wanted
     finally:
@@ -209,8 +241,11 @@ def test_what_a_socket_does_not_take_is_given_back() -> None:
         while True:
             full.send(bytes(65_536))
     try:
-        asked = [(full.fileno(), 1, 1, 0), (gone.fileno(), 2, 2, 0), (-1, 3, 3, 0)]
-        unsent = native.send_single_writes(SHORT_HEAD, b"", OPENING, asked, 9, 9, 9, 9)
+        asked = [
+            (descriptor, at, at, 0, OPENING, 9, 9, 9)
+            for at, descriptor in enumerate((full.fileno(), gone.fileno(), -1), 1)
+        ]
+        unsent = native.send_single_writes(SHORT_HEAD, b"", asked, 9)
         wanted = {
             at: answers.single_write_reply(b"", OPENING, at + 1, at + 1, 9, 9, 9, 9)
             for at in range(3)

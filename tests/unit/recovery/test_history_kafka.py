@@ -53,7 +53,7 @@ class Said(KafkaSink[Held]):
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
 
-    def make(self, event: events.TopicMade, event_id: int) -> Held:
+    def make(self, event: events.TopicMadeEvent, event_id: int) -> Held:
         self.calls.append(("make", event.topic_id, event_id))
         return Held(event.org, event.name, event.topic_id, event_id, [0] * event.partitions)
 
@@ -97,8 +97,8 @@ def folded(*taken: AnyEvent) -> tuple[KafkaTable[Held], Said]:
     return table, said
 
 
-def made(topic_id: bytes, name: str = "orders", partitions: int = 1) -> events.TopicMade:
-    return events.TopicMade(1, name, topic_id, partitions, {})
+def made(topic_id: bytes, name: str = "orders", partitions: int = 1) -> events.TopicMadeEvent:
+    return events.TopicMadeEvent(1, name, topic_id, partitions, {})
 
 
 def test_every_event_there_is_has_a_rule() -> None:
@@ -115,7 +115,7 @@ def test_every_event_there_is_has_a_rule() -> None:
         events.ProducerIdsTaken(1000),
         events.Synced(4),
         events.SegmentBegun(0),
-        events.TopicDropped(FIRST),
+        events.TopicDroppedEvent(FIRST),
     ]
     assert {type(event) for event in taken} == set(get_args(AnyEvent))
     table, said = folded(*taken)
@@ -149,7 +149,7 @@ def test_events_whose_effect_is_known_change_nothing() -> None:
 @pytest.mark.parametrize(
     "event",
     [
-        events.TopicDropped(SECOND),
+        events.TopicDroppedEvent(SECOND),
         events.PartitionsAdded(SECOND, 5),
         events.ConfigsSet(SECOND, {"a": "b"}),
         events.LogStartMoved(SECOND, 0, 5),
@@ -163,7 +163,7 @@ def test_events_of_what_is_not_there_change_nothing(event: AnyEvent) -> None:
 
 
 def test_a_dropped_topic_leaves_a_newer_one_of_its_name_alone() -> None:
-    table, _ = folded(made(FIRST), made(SECOND), events.TopicDropped(FIRST))
+    table, _ = folded(made(FIRST), made(SECOND), events.TopicDroppedEvent(FIRST))
     newer = table.find(1, "orders")
     assert newer is not None
     assert newer.topic_id == SECOND
@@ -171,8 +171,8 @@ def test_a_dropped_topic_leaves_a_newer_one_of_its_name_alone() -> None:
 
 
 def test_organisations_have_topics_of_the_same_name() -> None:
-    other = events.TopicMade(2, "orders", SECOND, 1, {})
-    table, _ = folded(made(FIRST), other, events.TopicDropped(FIRST))
+    other = events.TopicMadeEvent(2, "orders", SECOND, 1, {})
+    table, _ = folded(made(FIRST), other, events.TopicDroppedEvent(FIRST))
     assert table.find(1, "orders") is None
     assert [topic.topic_id for topic in table.of(2)] == [SECOND]
     assert list(table.of(3)) == []
@@ -209,7 +209,7 @@ def test_a_batch_is_of_a_topic_that_exists_by_then_or_did_until_now() -> None:
     assert seen.take_batch(2, key, none).verdict is BatchVerdict.OURS
     beside = entry_key(1, topic_hash(1, "orders"), 1)
     assert seen.take_batch(3, beside, none).problem == BatchVerdict.STRANGER.value
-    seen.take_event(4, memoryview(encode_event(events.TopicDropped(FIRST), 0)))
+    seen.take_event(4, memoryview(encode_event(events.TopicDroppedEvent(FIRST), 0)))
     assert seen.take_batch(5, key, none).verdict is BatchVerdict.OURS
 
 
@@ -240,7 +240,7 @@ def orders(life: KafkaLife) -> KafkaTopic:
 def older_dropped_later(life: KafkaLife) -> None:
     older = orders(life)
     log(life, made(SECOND))
-    log(life, events.TopicDropped(older.topic_id))
+    log(life, events.TopicDroppedEvent(older.topic_id))
     life.append("orders", batch_of("newer"))
 
 
@@ -261,7 +261,7 @@ def fewer_partitions(life: KafkaLife) -> None:
 
 
 def made_again(life: KafkaLife) -> None:
-    log(life, events.TopicDropped(orders(life).topic_id))
+    log(life, events.TopicDroppedEvent(orders(life).topic_id))
     log(life, made(SECOND, partitions=2))
     log(life, made(SECOND, partitions=5))
     life.append("orders", batch_of("again"), 1)
@@ -333,7 +333,7 @@ def test_an_owner_and_a_reader_beside_it_make_the_same_of_a_log(
 
 
 def stranger(life: KafkaLife) -> None:
-    ghost = KafkaTopic(1, "orders", FIRST, 0, 1, {})
+    ghost = KafkaTopic(life.store, 1, "orders", FIRST, 0, 1, {})
     life.do(lambda: life.store.append(ghost.partitions[0], batch_of("before"), Durability.FSYNC))
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from dataclasses import replace
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import PurePath
 
 import pytest
 
 from headwater.api import machine_requests as requests
 from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.core.errors import DamageError, ForeignFileError, NewerFormatError
+from headwater.disk import OpenMode
+from headwater.engine.machines.recovery import inspect_machines
 from headwater.format.crc32c import crc32c
-from headwater.format.machines.entry import ENTRY, MachineEntry, decode_entry
+from headwater.format.machines.entry import ENTRY, decode_entry
+from headwater.format.machines.entry_run import RUN_ENTRIES_MAX, EntryRun, read_run
 from headwater.format.machines.names import segment_of, within_segment
 from headwater.testing import TORN, CrashKind, FakeDisk, Rest
+from headwater.testing.fake_disk import FakeFile
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore, new_disk, policy
 
 BIG = replace(SMALL, wal_segment_bytes=4_096)
@@ -35,7 +40,7 @@ def filled(settings: MachineSettings = BIG, instances: int = 4) -> tuple[FakeDis
     return disk, store
 
 
-def offsets(disk: FakeDisk, path: PurePosixPath = FIRST) -> list[int]:
+def offsets(disk: FakeDisk, path: PurePath = FIRST) -> list[int]:
     """Where the entries of a segment begin."""
     buffer, at, found = disk.files()[path], 0, []
     while buffer.startswith(b"WLOG", at):
@@ -329,13 +334,14 @@ def test_a_log_with_many_bad_places_is_read_to_its_end_once(
     for begin in offsets(disk)[70:170:4]:
         disk.damage(FIRST, begin + 40, b"\xff")
     decoded: list[int] = []
-    real = decode_entry
 
-    def counting(buffer: bytes, at: int, end: int) -> MachineEntry:
-        decoded.append(at)
-        return real(buffer, at, end)
+    def counting(buffer: bytes, at: int, limit: int = RUN_ENTRIES_MAX) -> EntryRun:
+        run = read_run(buffer, at, limit)
+        decoded.extend(run.offsets or [at])
+        return run
 
-    monkeypatch.setattr("headwater.recovery.machines.segment.decode_entry", counting)
+    for each in ("segment", "replay"):
+        monkeypatch.setattr(f"headwater.recovery.machines.{each}.read_run", counting)
     again = reopened(disk, replace(SMALL, wal_segment_bytes=65_536))
     assert len(again.report.log.damage) == 25
     assert len(decoded) < 4 * 181
@@ -356,3 +362,57 @@ def test_old_entries_without_a_header_checksum_are_read() -> None:
     again = SteppedStore(old, BIG)
     assert again.report.log.entries == 4
     assert again.get_instance("i0").state == "shipped"
+
+
+def opened_segments(disk: FakeDisk, settings: MachineSettings) -> Counter[str]:
+    """How often a start opens each segment, before it repairs any."""
+    opened: Counter[str] = Counter()
+
+    class Counting(FakeDisk):
+        def open(self, path: PurePath, mode: OpenMode) -> FakeFile:
+            opened.update([path.name] if path.suffix == ".wal" else [])
+            return super().open(path, mode)
+
+    inspect_machines(Counting(image=disk.snapshot()), PLACE, settings)
+    return opened
+
+
+def test_a_start_reads_each_segment_of_a_sound_log_once() -> None:
+    disk, _ = filled(SMALL, instances=6)
+    segments = sorted(path.name for path in disk.files() if path.suffix == ".wal")
+    assert len(segments) > 3
+    assert opened_segments(disk, SMALL) == Counter(segments)
+
+
+def test_entries_behind_damage_are_delivered_once() -> None:
+    """What is before it was delivered while the survey read it."""
+    disk, store = filled(SMALL, instances=6)
+    store.close()
+    disk.damage(FIRST, offsets(disk)[2] + 40, b"\xff")
+    report = inspect_machines(disk, PLACE, SMALL).report
+    assert (report.log.entries, report.damaged_entries) == (1 + 3 * 6 - 1, 1)
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5])
+@pytest.mark.parametrize("damaged", [None, 0, 7, 11, 18])
+def test_it_makes_no_difference_how_many_entries_are_read_together(
+    monkeypatch: pytest.MonkeyPatch, limit: int, damaged: int | None
+) -> None:
+    disk, store = filled(SMALL, instances=3)
+    pair: list[requests.Request] = [
+        requests.CreateInstance("order", instance_id=f"b{n}") for n in range(4)
+    ]
+    store.do(lambda: store.batch(pair))
+    store.do(lambda: store.batch([requests.ApplyEvent(f"i{n}", "CLOSE") for n in range(3)]))
+    if damaged is not None:
+        log = sorted(path for path in disk.files() if path.suffix == ".wal")
+        begins = [(path, at) for path in log for at in offsets(disk, path)]
+        path, at = begins[min(damaged, len(begins) - 1)]
+        disk.damage(path, at + 40, b"\xff")
+    wanted = inspect_machines(disk, PLACE, SMALL)
+    for each in ("segment", "replay"):
+        name = f"headwater.recovery.machines.{each}.read_run"
+        monkeypatch.setattr(name, lambda buffer, at, most=limit: read_run(buffer, at, most))
+    found = inspect_machines(disk, PLACE, SMALL)
+    assert found.tables.canonical() == wanted.tables.canonical()
+    assert found.report == wanted.report

@@ -19,7 +19,7 @@ from headwater.core.results import Appended
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.spark.sink.ledger import LEDGER_SUFFIX, WriteTask
 from headwater.spark.sink.options import SinkOptions, sink_options
-from headwater.spark.sink.rows import Rows
+from headwater.spark.sink.rows import RowEncoder
 from headwater.spark.sink.topic_writer import TaskPart, TopicWriter, finish_write, write_rows
 from tests.server.running_server import running
 
@@ -119,7 +119,7 @@ def text_of(value: Any) -> str:
 
 def texts_of(options: SinkOptions, rows: Sequence[Any]) -> Any:
     batch = pa.record_batch([pa.array(map(text_of, rows), pa.string())], schema=PAYLOADS)
-    return next(Rows(options.columns, "t", "0").texts(batch)).texts
+    return next(RowEncoder(options.columns, "t", "0").texts(batch)).texts
 
 
 class Died(Exception):

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from headwater.spark.sessions.fork_server import frozen_after_first, polite
-from headwater.spark.sessions.planner_processes import DAEMON, be_polite
+from headwater.spark.runtime.fork_server import frozen_after_first, polite
+from headwater.spark.runtime.planner_processes import DAEMON, be_polite
 
 
 def send(peer: socket.socket, is_known: bool) -> int:

@@ -20,7 +20,7 @@ from headwater.core.errors import (
 )
 from headwater.core.results import Appended
 from headwater.spark.sink import topic_writer
-from headwater.spark.sink.ledger import Ledger, ledger_name
+from headwater.spark.sink.ledger import SinkLedger, ledger_name
 from headwater.spark.sink.sender import FENCE_MS
 from tests.unit.spark.sink_rig import (
     QUICK,
@@ -208,7 +208,7 @@ def test_the_ledger_keeps_the_last_batch_only(rig: Rig) -> None:
             for at in range(3)
         ]
         rig.finish(options, *parts)
-    entries = Ledger(rig.client, "t", "query").entries()
+    entries = SinkLedger(rig.client, "t", "query").entries()
     assert [(entry.batch, entry.partition) for entry in entries] == [(4, "0"), (4, "1"), (4, "2")]
     assert rig.client.state(ledger_name("t")).count == 3
 

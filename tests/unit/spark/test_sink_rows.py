@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from headwater.core.errors import InvalidRequestError, RecordTooLargeError
-from headwater.spark.sink.chunks import Chunk, Chunker, Mark, with_mark, without_mark
+from headwater.spark.sink.chunks import Chunker, Mark, SinkChunk, with_mark, without_mark
 from headwater.spark.sink.json_columns import json_texts
 from headwater.spark.sink.options import SinkOptions, sink_options
-from headwater.spark.sink.rows import Rows, TopicRows
+from headwater.spark.sink.rows import RowEncoder, TopicRows
 
 URL = {"url": "http://127.0.0.1:1"}
 NO = None
@@ -31,7 +31,7 @@ def options(schema: pa.Schema, **more: str) -> SinkOptions:
 
 def encoded(batch: pa.RecordBatch, **more: str) -> list[TopicRows]:
     chosen = options(batch.schema, **more)
-    return list(Rows(chosen.columns, chosen.topic, "3").texts(batch))
+    return list(RowEncoder(chosen.columns, chosen.topic, "3").texts(batch))
 
 
 def records(batch: pa.RecordBatch) -> list[Any]:
@@ -101,7 +101,7 @@ def test_a_variant_is_written_as_the_json_it_stands_for() -> None:
     chosen = sink_options(
         {**URL, "topic": "t"}, from_arrow_schema(pa.schema([("data", pa.int8())])), overwrite=False
     )
-    [encoded_rows] = Rows(chosen.columns, "t", "0").texts(batch)
+    [encoded_rows] = RowEncoder(chosen.columns, "t", "0").texts(batch)
     assert encoded_rows.texts.to_pylist() == ['{"data":7},', '{"data":null},']
 
 
@@ -202,7 +202,7 @@ def test_chunks_depend_on_the_rows_alone(
     texts = pa.array([row.hex() for row in rows], pa.string())
 
     def cut(portions: list[int]) -> list[list[str]]:
-        chunker, chunks, at, turn = Chunker(records_most, bytes_most), list[Chunk](), 0, 0
+        chunker, chunks, at, turn = Chunker(records_most, bytes_most), list[SinkChunk](), 0, 0
         while at < len(texts):
             count = portions[turn % len(portions)]
             chunks += chunker.add(texts.slice(at, count))

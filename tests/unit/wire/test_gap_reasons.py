@@ -7,7 +7,7 @@ from typing import get_args
 from headwater.engine.kafka.partition_topics import LOG_START
 from headwater.model.loss import DAMAGED, EVERY_LOSS, RECREATED
 from headwater.server.http.openapi import openapi_document
-from headwater.server.http.routes import ROUTES
+from headwater.server.routes import ROUTES
 from headwater.wire.answers import GapReason
 
 

@@ -26,7 +26,7 @@ from headwater.core.units import MIB
 if TYPE_CHECKING:
     from headwater.spark.jobs.checkpoint import CheckpointReport
     from headwater.spark.jobs.compact import CompactReport
-    from headwater.spark.jobs.verify import VerifyReport
+    from headwater.spark.jobs.verify import VerifyJobReport
 
 
 def verify(
@@ -50,7 +50,7 @@ def verify(
     run_job("verify", job.run, options, RunOptions(master, conf, as_json, report), _show_verify)
 
 
-def _show_verify(report: VerifyReport) -> None:
+def _show_verify(report: VerifyJobReport) -> None:
     rows = [
         [
             "BAD" if finding.bad else "note",

@@ -30,10 +30,10 @@ from headwater.core.clock import SystemClock
 from headwater.core.errors import HeadwaterError, RequestError
 from headwater.core.units import GIB, US_PER_S
 from headwater.disk.cache import scratch_directory
+from headwater.spark.runtime.optimizations import optimize
 from headwater.spark.sessions.class_archive import find_archive, make_archive
 from headwater.spark.sessions.executor_probe import hosts_that_miss
 from headwater.spark.sessions.java import Java, JavaMissingError, Passed, find_java
-from headwater.spark.sessions.optimizations import optimize
 from headwater.spark.sessions.session import INSTALL
 from headwater.spark.sessions.spark_errors import JobFailedError, explained
 

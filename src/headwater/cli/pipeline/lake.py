@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from headwater.spark.jobs.job import Progress
     from headwater.spark.jobs.lake import LakeOptions, LakeReport
-    from headwater.spark.jobs.lake_replay import ReplayReport
+    from headwater.spark.jobs.lake_replay import LakeReplayReport
 
 _INTERVAL = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -229,7 +229,7 @@ def _show(report: LakeReport) -> None:
         say(f"{report.orphans:,} files of a run that was killed were deleted")
 
 
-def _show_replay(report: ReplayReport) -> None:
+def _show_replay(report: LakeReplayReport) -> None:
     say(
         f"{report.replayed:,} dead letters are rows of {printable(report.table)} now, "
         f"{report.left:,} still do not fit ({report.seconds:.1f} s)"

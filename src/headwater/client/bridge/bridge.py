@@ -10,10 +10,8 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
-from headwater.client.bridge.addresses import Cluster
 from headwater.client.bridge.clusters import (
     AwayError,
     ClusterReader,
@@ -24,6 +22,7 @@ from headwater.client.bridge.clusters import (
 from headwater.client.bridge.partition import PartitionCopy
 from headwater.client.bridge.positions import FLUSH_S, CopyPositions, Positions
 from headwater.client.bridge.resume import Marks, Spot, check_last_copies, resume_position
+from headwater.client.bridge.settings import BridgeProgress, BridgeSettings
 from headwater.client.bridge.source_topics import (
     CHECK_TIMEOUT_S,
     SourceTopics,
@@ -39,12 +38,10 @@ from headwater.client.bridge.statement import (
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import InvalidRequestError
 from headwater.core.units import US_PER_S
-from headwater.observe.metrics import Sample
 
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-POSITIONS_PREFIX: Final = "headwater-bridge."
 TAKE_RECORDS: Final = 10_000
 TAKE_S: Final = 0.1
 STATEMENT_US: Final = 5 * US_PER_S
@@ -52,37 +49,6 @@ STATEMENT_RECORDS: Final = 100_000
 REPORT_US: Final = US_PER_S // 2
 SOURCE_CHECK_US = 5 * US_PER_S
 """How often the bridge checks the topics that nothing comes from."""
-
-
-@dataclass(frozen=True, slots=True)
-class BridgeSettings:
-    source: Cluster
-    dest: Cluster
-    topics: tuple[str, ...]
-    name: str = "default"
-    until_caught_up: bool = False
-    skip_lost: bool = False
-    settle_s: float = 2.0
-    """After a crash: how long the destination must stay as it is before it is counted."""
-
-    @property
-    def positions(self) -> str:
-        return POSITIONS_PREFIX + self.name
-
-
-@dataclass(frozen=True, slots=True)
-class BridgeProgress:
-    copied: int
-    lag: int
-    """Records of the source that are not acked by the destination yet."""
-    lags: dict[str, int] = field(default_factory=dict)
-
-    def samples(self) -> list[Sample]:
-        rows = [Sample("bridge_records_copied", self.copied)]
-        for name, lag in self.lags.items():
-            topic, _, partition = name.rpartition("/")
-            rows.append(Sample("bridge_lag", lag, (topic, partition)))
-        return rows
 
 
 class Bridge:

@@ -12,7 +12,7 @@ from headwater.core.errors import AccessError
 from headwater.observe.metrics import metrics_as_text
 
 if TYPE_CHECKING:
-    from headwater.client.bridge.bridge import BridgeProgress
+    from headwater.client.bridge.settings import BridgeProgress
 
 ReadProgress = Callable[[], "BridgeProgress | None"]
 

@@ -22,8 +22,8 @@ from headwater.client.bridge.statement import (
 from headwater.core.units import US_PER_S
 
 if TYPE_CHECKING:
-    from headwater.client.bridge.bridge import BridgeSettings
     from headwater.client.bridge.clusters import ClusterReader, ClusterWriter
+    from headwater.client.bridge.settings import BridgeSettings
     from headwater.core.clock import Clock
 
 KEPT_STATEMENTS: Final = 1_000

@@ -28,7 +28,7 @@ from headwater.client.bridge.statement import (
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from headwater.client.bridge.bridge import BridgeSettings
+    from headwater.client.bridge.settings import BridgeSettings
 
 
 Spot = tuple[str, int]

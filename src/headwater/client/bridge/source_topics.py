@@ -16,8 +16,8 @@ from headwater.core.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from headwater.client.bridge.addresses import Cluster
-    from headwater.client.bridge.bridge import BridgeSettings
     from headwater.client.bridge.clusters import ClusterReader
+    from headwater.client.bridge.settings import BridgeSettings
 
 CHECK_TIMEOUT_S: Final = 2.0
 MISSES_MAX: Final = 2

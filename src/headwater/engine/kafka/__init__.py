@@ -21,7 +21,9 @@ Space: `checkpointer` writes the state that no longer needs the log, `space_recl
 rewrites segments only after it (I7). A store whose log cannot be opened (I5) is replaced by
 `unavailable`.
 
-Both directions of shape: `native_topics`, `native_produce` and `native_fetch` show a log topic as
-a Kafka topic; `partition_topics` and `partition_space` show a partition as a topic to every other
-protocol; `joined_store` is what Kafka clients see of both. Start reading with `store`.
+A log topic among Kafka's topics: `native_topics` has its partition, `native_produce` and
+`native_fetch` turn batches into records and back. The other way round, `partition_topics` and
+`partition_space` show a partition as a topic to every other protocol. `joined_store` finds what
+Kafka clients see of both; what is done with a partition, it does itself (`engine.partition`). Start
+reading with `store`.
 """

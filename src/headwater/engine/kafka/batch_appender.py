@@ -10,34 +10,20 @@ Keeps I2, I15.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from headwater.core.durability import Durability
 from headwater.core.errors import BatchTooLargeError, HeadwaterError, TopicNotFoundError
 from headwater.engine.kafka.configs import MAX_MESSAGE_BYTES, config_number
 from headwater.engine.kafka.core import EventChange, KafkaCore
-from headwater.engine.kafka.partition import Partition
+from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.kafka.producers import SentBatch
+from headwater.engine.partition import Produced, Repeated
 from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import BatchHeader, assign_offset, read_header
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.observe.tracing import PRODUCE_SPAN
 from headwater.wal.ticket import Ticket
-
-
-class Produced(NamedTuple):
-    """The answer to a produce."""
-
-    base_offset: int
-    append_time_ms: int
-    """-1: the producer's timestamps stand."""
-    log_start_offset: int
-
-
-class Repeated(Produced):
-    """The same for a batch that came again: nothing was stored."""
-
-    __slots__ = ()
 
 
 class Produce(Pending[Produced]):
@@ -50,7 +36,7 @@ class Produce(Pending[Produced]):
     """When it came, if spans are exported."""
     _followers: list[Pending[Produced]] | None = None
 
-    def __init__(self, partition: Partition, base_offset: int, records: int) -> None:
+    def __init__(self, partition: KafkaPartition, base_offset: int, records: int) -> None:
         self.partition = partition
         self.entry_key = partition.entry_key
         self.base_offset = base_offset
@@ -81,12 +67,13 @@ class BatchAppender:
 
     def append(
         self,
-        partition: Partition,
+        partition: KafkaPartition,
         batch: bytes | memoryview,
         durability: Durability,
         header: BatchHeader | None = None,
     ) -> Pending[Produced]:
-        """Start a write of a batch that was checked. The answer may be there already."""
+        """Start a write of a batch that `check_batch` checked; its header need not be read again
+        if given. The answer may be there already."""
         core, topic = self._core, partition.topic
         if topic.dropped:
             raise TopicNotFoundError(f"topic {topic.name!r} is gone")
@@ -126,7 +113,7 @@ class BatchAppender:
         partition.next_offset += records
         return write
 
-    def refused(self, partition: Partition, header: BatchHeader) -> None:
+    def refused(self, partition: KafkaPartition, header: BatchHeader) -> None:
         """A batch was not taken, and will come again: what its producer sent behind it waits."""
         if header.producer_id >= 0:
             core = self._core
@@ -149,7 +136,7 @@ class BatchAppender:
     def take_effect(self, tickets: Sequence[Ticket]) -> None:
         """As the owner: the answers of the log, in its order."""
         broken: Exception | None = None
-        updated: dict[Partition, None] = {}
+        updated: dict[KafkaPartition, None] = {}
         for ticket in tickets:
             ticket.taken = True
             try:
@@ -168,7 +155,7 @@ class BatchAppender:
         if broken is not None:
             raise broken
 
-    def _take(self, ticket: Ticket, updated: dict[Partition, None]) -> None:
+    def _take(self, ticket: Ticket, updated: dict[KafkaPartition, None]) -> None:
         context: Any = ticket.context
         if isinstance(context, Produce):
             if ticket.error is None:

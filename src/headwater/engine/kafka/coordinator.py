@@ -23,7 +23,7 @@ from headwater.engine.kafka.membership_log import MembershipLog
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.pending import Pending
-from headwater.model.kafka_group import Group, JoinRequest, Outcome, Phase, Refusal, Refused
+from headwater.model.kafka_group import ConsumerGroup, JoinRequest, Outcome, Phase, Refusal, Refused
 from headwater.model.kafka_group.durable_group import DurableGroup
 from headwater.observe.logs import Logger
 from headwater.wire.kafka.subscription import CONSUMER, subscribed_topics
@@ -227,11 +227,11 @@ class Coordinator:
             if name not in seen:
                 yield GroupListing(name, Phase.EMPTY, self._types.get((org, name), ""), 0)
 
-    def group(self, org: int, name: str) -> Group | None:
+    def group(self, org: int, name: str) -> ConsumerGroup | None:
         """None: no such group. One that only has offsets is an empty one."""
-        group: Group | None = self._groups.get((org, name))
+        group: ConsumerGroup | None = self._groups.get((org, name))
         if group is None and self._store.committed(org, name):
-            group = Group(name)
+            group = ConsumerGroup(name)
             group.protocol_type = self._types.get((org, name), "")
         return group
 
@@ -249,7 +249,7 @@ class Coordinator:
 
     # -- inside
 
-    def _require(self, org: int, name: str, *, empty: bool) -> Group:
+    def _require(self, org: int, name: str, *, empty: bool) -> ConsumerGroup:
         group = self.group(org, name)
         if group is None:
             raise GroupNotFoundError(f"there is no group {name!r}")

@@ -19,7 +19,12 @@ from headwater.disk import Disk
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.group_offsets import GroupOffsets
 from headwater.engine.kafka.memberships import Memberships
-from headwater.engine.kafka.partition import KafkaTopic, Partition, PartitionTail
+from headwater.engine.kafka.partition import (
+    KafkaPartition,
+    KafkaTopic,
+    PartitionStore,
+    PartitionTail,
+)
 from headwater.engine.kafka.producers import Producers
 from headwater.engine.kafka.registry import TopicRegistry
 from headwater.engine.owner import Owner
@@ -70,6 +75,7 @@ class KafkaCore:
     clock: Clock
     owner: Owner
     files: KafkaSegmentFiles
+    store: PartitionStore
     registry: TopicRegistry = field(default_factory=TopicRegistry)
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
     memberships: Memberships = field(default_factory=Memberships)
@@ -98,9 +104,9 @@ class KafkaCore:
     spans: Spans = field(default_factory=Spans)
     limited: dict[bytes, KafkaTopic] = field(default_factory=dict)
     """Topics with a limit on age or bytes, by id."""
-    moved: dict[Partition, None] = field(default_factory=dict)
+    moved: dict[KafkaPartition, None] = field(default_factory=dict)
     """Partitions whose log start moved: their bytes are to be counted again."""
-    idempotent: dict[Partition, None] = field(default_factory=dict)
+    idempotent: dict[KafkaPartition, None] = field(default_factory=dict)
     """Partitions that remember producers."""
     running_before_s: int = 0
     """How long the log was open in earlier runs."""
@@ -122,7 +128,7 @@ class KafkaCore:
         """
         return self.running_before_s + (self.clock.monotonic_us() - self.opened_us) // US_PER_S
 
-    def producers_of(self, partition: Partition) -> Producers:
+    def producers_of(self, partition: KafkaPartition) -> Producers:
         """To remember one: what most partitions never need is made when it is first used."""
         producers = partition.producers
         if producers is None:
@@ -167,7 +173,7 @@ class KafkaCore:
         self.submit(ticket)
         return change
 
-    def keep_in_memory(self, partition: Partition, base_offset: int, body: bytes) -> None:
+    def keep_in_memory(self, partition: KafkaPartition, base_offset: int, body: bytes) -> None:
         """For consumers that follow closely; the oldest batches of all partitions make room."""
         size = len(body)
         if size > self.settings.cache_bytes:
@@ -183,7 +189,7 @@ class KafkaCore:
         while self.cached_bytes > self.settings.cache_bytes:
             self.cached_bytes -= self.cached.popleft().drop_first()
 
-    def drop_tail(self, partition: Partition) -> None:
+    def drop_tail(self, partition: KafkaPartition) -> None:
         """Let go of what is kept of a partition."""
         if partition.tail is not None:
             partition.tail.close()

@@ -24,10 +24,16 @@ class _StateChanges(KafkaSink[KafkaTopic]):
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
 
-    def make(self, event: events.TopicMade, event_id: int) -> KafkaTopic:
+    def make(self, event: events.TopicMadeEvent, event_id: int) -> KafkaTopic:
         configs = dict(event.configs)
         return KafkaTopic(
-            event.org, event.name, event.topic_id, event_id, event.partitions, configs
+            self._core.store,
+            event.org,
+            event.name,
+            event.topic_id,
+            event_id,
+            event.partitions,
+            configs,
         )
 
     def made(self, topic: KafkaTopic) -> None:

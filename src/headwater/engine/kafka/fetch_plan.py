@@ -14,7 +14,7 @@ import numpy
 from headwater.core.errors import DamageError, FormatError, StorageError
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError
-from headwater.engine.kafka.partition import Partition
+from headwater.engine.kafka.partition import KafkaPartition
 from headwater.format.kafka.batch import (
     LEADER_EPOCH,
     PREAMBLE_BYTES,
@@ -47,7 +47,7 @@ class FetchPlan:
     def __init__(
         self,
         core: KafkaCore,
-        partition: Partition,
+        partition: KafkaPartition,
         offset: int,
         max_bytes: int,
         batches: list[bytes | memoryview] | None,
@@ -191,7 +191,7 @@ class FetchPlanner:
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
 
-    def plan(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
+    def plan(self, partition: KafkaPartition, offset: int, max_bytes: int) -> FetchPlan:
         if not partition.log_start_offset <= offset <= partition.high_watermark:
             raise OffsetRangeError(
                 f"offset {offset}; there are {partition.log_start_offset} to "
@@ -210,11 +210,11 @@ class FetchPlanner:
         )
 
 
-def _window(partition: Partition, offset: int, max_bytes: int) -> Ids:
+def _window(partition: KafkaPartition, offset: int, max_bytes: int) -> Ids:
     """Ids from this offset on, about as many as their bytes will fill the answer."""
     assert partition.ids is not None
     records = partition.high_watermark - partition.log_start_offset
     wanted = max_bytes * records // max(partition.bytes, 1) + WINDOW_MIN
-    rank = offset - partition.dropped
+    rank = offset - partition.removed
     chosen = partition.ids[rank : rank + min(wanted, WINDOW_MAX)]
     return numpy.frombuffer(chosen.to_array(), numpy.uint64)

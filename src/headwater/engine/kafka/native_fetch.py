@@ -13,8 +13,7 @@ from headwater.core.errors import DamageError, StorageError
 from headwater.core.records import Record
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError
-from headwater.engine.kafka.fetch_plan import FetchPlan
-from headwater.engine.kafka.native_topics import NativePartition
+from headwater.engine.partition import Batch
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.loader import install
 from headwater.engine.topics.reader import ReadFilter, ReadPlan
@@ -32,17 +31,15 @@ ROUNDS_MAX: Final = 16
 _EVERYTHING: Final = ReadFilter()
 
 
-class NativeFetch(FetchPlan):
+class NativeFetch:
     """What a fetch of a log topic will read. Made by the owner, read by any other thread, or by
     the owner where no file is needed."""
 
-    def __init__(
-        self, engine: Engine, partition: NativePartition, offset: int, max_bytes: int
-    ) -> None:
+    def __init__(self, engine: Engine, topic: Topic, offset: int, max_bytes: int) -> None:
         self._engine = engine
-        self._topic = topic = partition.native
-        self.high_watermark = partition.high_watermark
-        self.log_start_offset = partition.log_start_offset
+        self._topic = topic
+        self.high_watermark = topic.visible_seq
+        self.log_start_offset = topic.earliest_seq - 1
         self.offset = offset
         self._bytes_max = max(max_bytes, 1)
         if not self.log_start_offset <= offset <= self.high_watermark:
@@ -53,7 +50,6 @@ class NativeFetch(FetchPlan):
         self._plan: ReadPlan | None = None
         if topic.loaded and not self._is_empty:
             self._plan = self._plan_now()
-        self.records_max = 0
         self.skips_damaged = False
 
     def _plan_now(self) -> ReadPlan:
@@ -65,7 +61,7 @@ class NativeFetch(FetchPlan):
             return False
         return self._plan is None or self._plan.needs_files
 
-    def read(self) -> list[bytes | memoryview]:
+    def read(self) -> list[Batch]:
         if self._is_empty:
             return []
         owner = self._engine.core.owner
@@ -104,7 +100,7 @@ class NativeFetch(FetchPlan):
         )
         raise DamagedBatchError(gap.gap_from - 1, gap.gap_to, where) from where
 
-    def _batches(self, records: list[Record], next_from_seq: int) -> list[bytes | memoryview]:
+    def _batches(self, records: list[Record], next_from_seq: int) -> list[Batch]:
         """One batch, whose last offset also covers offsets behind its records that have none."""
         if next_from_seq <= self.offset:
             return []

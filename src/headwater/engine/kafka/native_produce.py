@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -17,11 +18,12 @@ from headwater.core.errors import (
 from headwater.core.results import Appended
 from headwater.core.units import KIB
 from headwater.engine.engine import Engine
-from headwater.engine.kafka.batch_appender import Produced, Repeated
-from headwater.engine.kafka.native_topics import NativePartition
-from headwater.engine.kafka.producers import SentBatch
+from headwater.engine.kafka.producers import Producers, SentBatch
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation
+from headwater.engine.owner import Owner
+from headwater.engine.partition import Produced, Repeated
 from headwater.engine.pending import Pending
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import ensure_loaded
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.engine.topics.write import Write
@@ -30,53 +32,121 @@ from headwater.format.kafka.mapping import to_native
 from headwater.format.kafka.records import KafkaRecord, decode_records
 
 _KEY: Final = "kafka-producer"
+PRODUCERS_MAX: Final = 10_000
 IN_PASSING_BYTES_MAX: Final = 16 * KIB
 """A batch that is not compressed and not longer is decoded at once, by the owner."""
 
 
-def produce_operation(
-    engine: Engine, partition: NativePartition, batch: bytes, durability: Durability
-) -> Operation[Produced]:
-    """The batch was checked by `check_batch`.
+class Turns:
+    """Hands batches to the log in the order they came, in whatever order they are decoded."""
 
-    Long and compressed batches are decoded by a reader; those behind them wait for their turn, so
-    that a producer's batches stay in order. A turn ends when the log was given the records.
-    """
-    topic, header = partition.native, read_header(batch)
-    synced = durability is Durability.FSYNC
-    turn: Pending[bool] = yield AsOwner(partition.turns.take)
-    yield Answered(lambda: turn)
-    try:
-        yield from ensure_loaded(engine, topic)
-        sent: SentBatch | None = yield AsOwner(lambda: _sent_before(partition, header))
-        if sent is None:
-            decode = partial(_decoded, batch)
-            in_passing = not header.codec and len(batch) <= IN_PASSING_BYTES_MAX
-            records: EncodedRecords = decode() if in_passing else (yield InFiles(decode))
-            try:
-                write = _start(engine, partition, header, records, synced=synced)
-            except UnavailableError:
-                partition.refused(header)
-                raise
-        elif sent.pending is not None:
-            write = _follow(sent.pending)
+    __slots__ = ("_is_taken", "_waiting")
+
+    def __init__(self) -> None:
+        self._is_taken = False
+        self._waiting: deque[Pending[bool]] = deque()
+
+    def take(self) -> Pending[bool]:
+        """Answered when it is this one's turn."""
+        turn: Pending[bool] = Pending()
+        if self._is_taken:
+            self._waiting.append(turn)
         else:
-            return Repeated(sent.base_offset, topic.last_ts, partition.log_start_offset)
-    finally:
-        partition.turns.end(engine.core.owner)
-    appended: Appended = yield Answered(lambda: write)
-    answer_type = Produced if sent is None and not appended.deduped else Repeated
-    return answer_type(appended.first_seq - 1, topic.last_ts, partition.log_start_offset)
+            self._is_taken = True
+            turn.succeed(True)
+        return turn
+
+    def end(self, owner: Owner) -> None:
+        if self._waiting:
+            turn = self._waiting.popleft()
+            owner.post(lambda: turn.succeed(True))
+        else:
+            self._is_taken = False
+
+
+class NativeAppender:
+    __slots__ = ("_engine", "_producers", "_topic", "_turns")
+
+    def __init__(self, engine: Engine, topic: Topic) -> None:
+        self._engine = engine
+        self._topic = topic
+        self._turns = Turns()
+        self._producers = Producers(PRODUCERS_MAX)
+        """Of this run; keys in the log of the topic know what an earlier run took."""
+
+    def refused(self, header: BatchHeader) -> None:
+        if header.producer_id >= 0:
+            self._producers.refuse(header)
+
+    def produce_operation(self, batch: bytes, durability: Durability) -> Operation[Produced]:
+        """The batch was checked by `check_batch`.
+
+        Long and compressed batches are decoded by a reader; those behind them wait for their turn,
+        so that a producer's batches stay in order. A turn ends when the log was given the records.
+        """
+        topic, header = self._topic, read_header(batch)
+        turn: Pending[bool] = yield AsOwner(self._turns.take)
+        yield Answered(lambda: turn)
+        try:
+            yield from ensure_loaded(self._engine, topic)
+            sent: SentBatch | None = yield AsOwner(lambda: self._sent_before(header))
+            if sent is None:
+                decode = partial(_decoded, batch)
+                in_passing = not header.codec and len(batch) <= IN_PASSING_BYTES_MAX
+                records: EncodedRecords = decode() if in_passing else (yield InFiles(decode))
+                try:
+                    write = self._start(header, records, durability)
+                except UnavailableError:
+                    self.refused(header)
+                    raise
+            elif sent.pending is not None:
+                write = _follow(sent.pending)
+            else:
+                return Repeated(sent.base_offset, topic.last_ts, topic.earliest_seq - 1)
+        finally:
+            self._turns.end(self._engine.core.owner)
+        appended: Appended = yield Answered(lambda: write)
+        answer_type = Produced if sent is None and not appended.deduped else Repeated
+        return answer_type(appended.first_seq - 1, topic.last_ts, topic.earliest_seq - 1)
+
+    def _sent_before(self, header: BatchHeader) -> SentBatch | None:
+        return None if header.producer_id < 0 else self._producers.check(header)
+
+    def _start(
+        self, header: BatchHeader, records: EncodedRecords, durability: Durability
+    ) -> Pending[Appended]:
+        key = None
+        if header.producer_id >= 0:
+            key = f"{_KEY}:{header.producer_id}:{header.producer_epoch}:{header.base_sequence}"
+        write = self._engine.append(
+            self._topic.name,
+            records,
+            idempotency_key=key,
+            create=False,
+            synced=durability is Durability.FSYNC,
+        )
+        if key is None:
+            return write
+        sent = self._producers.take(header, write.first_seq - 1, None if write.done else write)
+        if write.done:
+            return write
+        response = Write(write.topic, write.first_seq, write.ts)
+        write.on_done = partial(self._complete, header, sent, response)
+        return response
+
+    def _complete(
+        self, header: BatchHeader, sent: SentBatch, response: Write, write: Pending[Appended]
+    ) -> None:
+        sent.pending = None
+        if write.error is not None:
+            self._producers.give_up(header, sent)
+            response.fail(write.error)
+        else:
+            response.succeed(write.answer())
 
 
 def _decoded(batch: bytes) -> EncodedRecords:
     return encoded(decode_records(batch))
-
-
-def _sent_before(partition: NativePartition, header: BatchHeader) -> SentBatch | None:
-    if header.producer_id < 0 or partition.producers is None:
-        return None
-    return partition.producers.check(header)
 
 
 def _follow(write: Write) -> Write:
@@ -85,46 +155,6 @@ def _follow(write: Write) -> Write:
     follower = Write(write.topic, write.first_seq, write.ts)
     write.follow(follower)
     return follower
-
-
-def _start(
-    engine: Engine,
-    partition: NativePartition,
-    header: BatchHeader,
-    records: EncodedRecords,
-    *,
-    synced: bool,
-) -> Pending[Appended]:
-    key = None
-    if header.producer_id >= 0:
-        key = f"{_KEY}:{header.producer_id}:{header.producer_epoch}:{header.base_sequence}"
-    write = engine.append(
-        partition.native.name, records, idempotency_key=key, create=False, synced=synced
-    )
-    if key is None or partition.producers is None:
-        return write
-    sent = partition.producers.take(header, write.first_seq - 1, None if write.done else write)
-    if write.done:
-        return write
-    response = Write(write.topic, write.first_seq, write.ts)
-    write.on_done = partial(_complete, partition, header, sent, response)
-    return response
-
-
-def _complete(
-    partition: NativePartition,
-    header: BatchHeader,
-    sent: SentBatch,
-    response: Write,
-    write: Pending[Appended],
-) -> None:
-    sent.pending = None
-    if write.error is not None:
-        assert partition.producers is not None
-        partition.producers.give_up(header, sent)
-        response.fail(write.error)
-    else:
-        response.succeed(write.answer())
 
 
 def encoded(records: Sequence[KafkaRecord]) -> EncodedRecords:

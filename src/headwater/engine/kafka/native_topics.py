@@ -1,26 +1,31 @@
-"""A log topic in the shape of a Kafka topic with one partition: the offset is the seq minus one.
+"""A log topic as Kafka clients see it: one partition, whose offset is the seq less one.
 
-The other way round than `partition_topics`: numbers come from the topic, and records that are read
-become a record batch. Gaps that deletes left are gaps between offsets, as after a compaction.
+Nothing is kept of its records: numbers come from the topic, a batch that is written becomes an
+append of the engine (`native_produce`), and records that are read become a batch (`native_fetch`).
+Gaps that deletes left are gaps between offsets, as after a compaction.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Final
+from typing import Any, Final, NoReturn
 
 from headwater.config.topic import TopicType
-from headwater.engine.kafka.partition import KafkaTopic, Partition, Wakeup
-from headwater.engine.kafka.producers import Producers
+from headwater.core.durability import Durability
+from headwater.engine.engine import Engine
+from headwater.engine.kafka.errors import OffsetRangeError, TopicPolicyError
+from headwater.engine.kafka.native_fetch import NativeFetch, NativeLookup, first_at, newest
+from headwater.engine.kafka.native_produce import NativeAppender
+from headwater.engine.kafka.owner_driver import OwnerDriver
 from headwater.engine.kafka.topics import TOPIC_NAME
-from headwater.engine.owner import Owner
+from headwater.engine.operation import Operation
+from headwater.engine.partition import Batch, Produced, Wakeup
 from headwater.engine.pending import Pending
 from headwater.engine.state.topic import Topic
+from headwater.engine.topics.operations import delete_operation
 from headwater.format.kafka.batch import BatchHeader
 
 ORGANISATION: Final = 1
 """Topics of the engine belong to the first organisation; others see only their own."""
-PRODUCERS_MAX: Final = 10_000
 _ID_PREFIX: Final = b"topic\x00\x00\x00"
 
 
@@ -54,120 +59,95 @@ def _is_kafka_name(name: str) -> bool:
     return TOPIC_NAME.fullmatch(name) is not None
 
 
-class Turns:
-    """Hands batches to the log in the order they came, in whatever order they are decoded."""
+class NativeTopic:
+    __slots__ = ("name", "native", "partitions", "topic_id")
+    org = ORGANISATION
+    altered = None
 
-    __slots__ = ("_is_taken", "_waiting")
-
-    def __init__(self) -> None:
-        self._is_taken = False
-        self._waiting: deque[Pending[bool]] = deque()
-
-    def take(self) -> Pending[bool]:
-        """Answered when it is this one's turn."""
-        turn: Pending[bool] = Pending()
-        if self._is_taken:
-            self._waiting.append(turn)
-        else:
-            self._is_taken = True
-            turn.succeed(True)
-        return turn
-
-    def end(self, owner: Owner) -> None:
-        if self._waiting:
-            turn = self._waiting.popleft()
-            owner.post(lambda: turn.succeed(True))
-        else:
-            self._is_taken = False
-
-
-class NativePartition(Partition):
-    """The numbers of a topic. What is set is forgotten: the topic knows them."""
-
-    __slots__ = ("native", "turns")
-
-    def __init__(self, topic: KafkaTopic, native: Topic) -> None:
+    def __init__(self, native: Topic, name: str, engine: Engine, driver: OwnerDriver) -> None:
         self.native = native
-        self.turns = Turns()
-        super().__init__(topic, 0)
-        self.producers = Producers(PRODUCERS_MAX)
-        """Of this run; keys in the log of the topic know what an earlier run took."""
-
-    def refused(self, header: BatchHeader) -> None:
-        """A batch was not taken, and will come again: what its producer sent behind it waits."""
-        if header.producer_id >= 0 and self.producers is not None:
-            self.producers.refuse(header)
-
-    @property
-    def high_watermark(self) -> int:
-        return self.native.log.visible_seq
-
-    @high_watermark.setter
-    def high_watermark(self, _offset: int) -> None: ...
-
-    @property
-    def next_offset(self) -> int:
-        return self.native.log.head_seq
-
-    @next_offset.setter
-    def next_offset(self, _offset: int) -> None: ...
-
-    @property
-    def log_start_offset(self) -> int:
-        known = None if self.native.loaded else self.native.meta
-        return (self.native.log.earliest_seq if known is None else known.earliest_seq) - 1
-
-    @log_start_offset.setter
-    def log_start_offset(self, _offset: int) -> None: ...
-
-    @property
-    def bytes(self) -> int:
-        known = None if self.native.loaded else self.native.meta
-        return self.native.log.bytes if known is None else known.bytes
-
-    @bytes.setter  # noqa: A003
-    def bytes(self, _bytes: int) -> None: ...
-
-    @property
-    def waiters(self) -> set[Wakeup]:
-        return self.native.waiters
-
-
-class NativeTopic(KafkaTopic):
-    __slots__ = ("_native",)
-
-    def __init__(self, native: Topic, name: str) -> None:
-        self._native = native
-        topic_id = _ID_PREFIX + native.topic_id.to_bytes(8, "big")
-        super().__init__(ORGANISATION, name, topic_id, 0, 0, {})
-        self.partitions = [NativePartition(self, native)]
-
-    def is_of(self, topic: Topic) -> bool:
-        return self._native is topic
+        self.name = name
+        self.topic_id = _ID_PREFIX + native.topic_id.to_bytes(8, "big")
+        self.partitions = [NativePartition(self, engine, driver)]
 
     @property
     def configs(self) -> dict[str, str]:
         """As its settings are by now."""
-        settings = self._native.log.settings
+        settings = self.native.log.settings
         return {
             "message.timestamp.type": "LogAppendTime",
             "retention.ms": str(settings.ttl_ms or -1),
             "retention.bytes": str(settings.cap_bytes or -1),
         }
 
-    @configs.setter
-    def configs(self, _configs: dict[str, str]) -> None: ...
-
     @property
-    def epoch(self) -> int:  # type: ignore[override]
-        return self._native.log.epoch
+    def epoch(self) -> int:
+        return self.native.epoch
 
     @property
     def dropped(self) -> bool:
-        return self._native.dropped
+        return self.native.dropped
 
-    @dropped.setter
-    def dropped(self, _dropped: bool) -> None: ...
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise TopicPolicyError(
+            f"{self.name!r} is a topic of Headwater's own; change it over HTTP or headwater topic",
+        )
+
+    drop = grow = alter = _refuse
+
+
+class NativePartition:
+    __slots__ = ("_appender", "_driver", "_engine", "_native", "topic")
+
+    def __init__(self, topic: NativeTopic, engine: Engine, driver: OwnerDriver) -> None:
+        self.topic = topic
+        self._native = topic.native
+        self._engine = engine
+        self._driver = driver
+        self._appender = NativeAppender(engine, topic.native)
+
+    @property
+    def high_watermark(self) -> int:
+        return self._native.visible_seq
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._native.earliest_seq - 1
+
+    @property
+    def bytes(self) -> int:
+        return self._native.live_bytes
+
+    @property
+    def waiters(self) -> set[Wakeup]:
+        return self._native.waiters
+
+    def append(
+        self, batch: Batch, durability: Durability, _header: BatchHeader | None = None
+    ) -> Pending[Produced]:
+        operation = self._appender.produce_operation(memoryview(batch).tobytes(), durability)
+        return self._driver.begin(operation)
+
+    def refused(self, header: BatchHeader) -> None:
+        self._appender.refused(header)
+
+    def plan_fetch(self, offset: int, max_bytes: int) -> NativeFetch:
+        return NativeFetch(self._engine, self._native, offset, max_bytes)
+
+    def find_timestamp(self, timestamp_ms: int) -> NativeLookup:
+        return NativeLookup(self._engine, self._native, first_at(timestamp_ms))
+
+    def find_newest(self) -> NativeLookup:
+        return NativeLookup(self._engine, self._native, newest)
+
+    def delete_records(self, before_offset: int) -> Pending[int]:
+        if not 0 <= before_offset <= self.high_watermark:
+            raise OffsetRangeError(f"there are {self.high_watermark} records")
+        return self._driver.begin(self._delete_operation(before_offset))
+
+    def _delete_operation(self, before_offset: int) -> Operation[int]:
+        yield from delete_operation(self._engine, self._native.name, before_offset + 1, None)
+        return self.log_start_offset
 
 
 def native_id(topic_id: bytes) -> int | None:

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from pyroaring import BitMap64
 
+from headwater.core.durability import Durability
 from headwater.engine.kafka.producers import Producers
+from headwater.engine.partition import Batch, BatchPlan, OffsetLookup, Produced, Wakeup
+from headwater.engine.pending import Pending
+from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, PartitionMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, entry_key, split_key
 from headwater.format.kafka.topic_hash import key_text, topic_hash
-
-Wakeup = Callable[[], None]
 
 _TRIM_TAIL: Final = 64
 """Dropped batches that may stand at the front of a tail before its lists are cut."""
@@ -82,13 +84,40 @@ class PartitionTail:
         return batches
 
 
-class Partition:
+class PartitionStore(Protocol):
+    """The store, as far as its topics and partitions need it."""
+
+    def delete_topic(self, topic: KafkaTopic) -> Pending[bool]: ...
+
+    def add_partitions(self, topic: KafkaTopic, total: int) -> Pending[bool]: ...
+
+    def alter_configs(self, topic: KafkaTopic, configs: Mapping[str, str]) -> Pending[bool]: ...
+
+    def append(
+        self,
+        partition: KafkaPartition,
+        batch: Batch,
+        durability: Durability,
+        header: BatchHeader | None = None,
+    ) -> Pending[Produced]: ...
+
+    def refused(self, partition: KafkaPartition, header: BatchHeader) -> None: ...
+
+    def plan_fetch(self, partition: KafkaPartition, offset: int, max_bytes: int) -> BatchPlan: ...
+
+    def find_timestamp(self, partition: KafkaPartition, timestamp_ms: int) -> OffsetLookup: ...
+
+    def find_newest(self, partition: KafkaPartition) -> OffsetLookup: ...
+
+    def delete_records(self, partition: KafkaPartition, before_offset: int) -> Pending[int]: ...
+
+
+class KafkaPartition:
     """One partition. The owner is the only one who touches it."""
 
     __slots__ = (
         "_waiters",
         "bytes",
-        "dropped",
         "entry_key",
         "high_watermark",
         "ids",
@@ -97,6 +126,7 @@ class Partition:
         "log_start_offset",
         "next_offset",
         "producers",
+        "removed",
         "sized_from",
         "tail",
         "topic",
@@ -109,7 +139,7 @@ class Partition:
         self.index = index
         self.entry_key = entry_key(topic.org, topic.hashed, index)
         self.ids: BitMap64 | None = None
-        self.dropped = 0
+        self.removed = 0
         """Records that went with deleted segments: the offset of the first id that is left."""
         self.log_start_offset = 0
         self.high_watermark = 0
@@ -143,6 +173,30 @@ class Partition:
         for wakeup in waiters or ():
             wakeup()
 
+    # -- for every protocol
+
+    def append(
+        self, batch: Batch, durability: Durability, header: BatchHeader | None = None
+    ) -> Pending[Produced]:
+        return self.topic.store.append(self, batch, durability, header)
+
+    def refused(self, header: BatchHeader) -> None:
+        self.topic.store.refused(self, header)
+
+    def plan_fetch(self, offset: int, max_bytes: int) -> BatchPlan:
+        return self.topic.store.plan_fetch(self, offset, max_bytes)
+
+    def find_timestamp(self, timestamp_ms: int) -> OffsetLookup:
+        return self.topic.store.find_timestamp(self, timestamp_ms)
+
+    def find_newest(self) -> OffsetLookup:
+        return self.topic.store.find_newest(self)
+
+    def delete_records(self, before_offset: int) -> Pending[int]:
+        return self.topic.store.delete_records(self, before_offset)
+
+    # -- for the store
+
     def own(self, first_id: int, end_id: int) -> None:
         """These global ids are the partition's newest records."""
         if self.ids is None:
@@ -153,18 +207,18 @@ class Partition:
     def id_at(self, offset: int) -> int:
         """The global id of the record with this offset: the id selected at its rank."""
         assert self.ids is not None
-        return int(self.ids[offset - self.dropped])
+        return int(self.ids[offset - self.removed])
 
     def meta(self) -> PartitionMeta:
         producers = () if self.producers is None else self.producers.meta()
-        return PartitionMeta(self.dropped, self.log_start_offset, producers)
+        return PartitionMeta(self.removed, self.log_start_offset, producers)
 
 
 class KafkaTopic:
     """A name, a number of partitions and configs."""
 
     epoch = 0
-    """Distinguishes log topics of one name; these topics have events in the log for that."""
+    """These topics have events in the log to distinguish those of one name."""
     __slots__ = (
         "altered",
         "configs",
@@ -175,11 +229,13 @@ class KafkaTopic:
         "org",
         "partitions",
         "saved",
+        "store",
         "topic_id",
     )
 
     def __init__(
         self,
+        store: PartitionStore,
         org: int,
         name: str,
         topic_id: bytes,
@@ -187,6 +243,7 @@ class KafkaTopic:
         partitions: int,
         configs: dict[str, str],
     ) -> None:
+        self.store = store
         self.org = org
         self.name = name
         self.topic_id = topic_id
@@ -196,13 +253,22 @@ class KafkaTopic:
         self.altered: dict[str, str] | None = None
         """Configs that are on their way to the log: the next change begins with them."""
         self.hashed = topic_hash(org, name)
-        self.partitions = [Partition(self, index) for index in range(partitions)]
+        self.partitions = [KafkaPartition(self, index) for index in range(partitions)]
         self.dropped = False
         self.saved: KafkaTopicMeta | None = None
         """Its entry in the last checkpoint, as long as nothing changed since."""
 
-    def add_partitions(self, total: int) -> list[Partition]:
-        added = [Partition(self, index) for index in range(len(self.partitions), total)]
+    def drop(self) -> Pending[bool]:
+        return self.store.delete_topic(self)
+
+    def grow(self, partitions: int) -> Pending[bool]:
+        return self.store.add_partitions(self, partitions)
+
+    def alter(self, configs: Mapping[str, str]) -> Pending[bool]:
+        return self.store.alter_configs(self, configs)
+
+    def add_partitions(self, total: int) -> list[KafkaPartition]:
+        added = [KafkaPartition(self, index) for index in range(len(self.partitions), total)]
         self.partitions += added
         return added
 

@@ -22,13 +22,13 @@ from headwater.core.errors import (
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.core.results import Appended, Deleted, TopicState
 from headwater.engine.engine import Engine
-from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.engine.kafka.partition_topics import (
     PartitionReader,
     PartitionTopic,
     plan_partition,
 )
+from headwater.engine.partition import Produced
 from headwater.engine.pending import Pending
 from headwater.engine.routers.definitions import Routers
 from headwater.engine.state.engine_core import EngineCore

@@ -20,8 +20,9 @@ from headwater.core.results import Tombstone
 from headwater.core.units import KIB
 from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError
 from headwater.engine.kafka.fetch_plan import FetchPlan
-from headwater.engine.kafka.partition import KafkaTopic, Partition
-from headwater.engine.state.topic import Topic, Wakeup
+from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
+from headwater.engine.partition import Wakeup
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.reader import FrameRun, Reader, ReadPlan
 from headwater.format.kafka.batch import BatchError, read_header
 from headwater.format.kafka.batch_frames import BatchFrames
@@ -48,7 +49,7 @@ class PartitionLog(TopicLog):
 
     __slots__ = ("_partition",)
 
-    def __init__(self, partition: Partition) -> None:
+    def __init__(self, partition: KafkaPartition) -> None:
         self._partition = partition
         # Differs from that of an earlier topic of its name, and grows: as an epoch has to.
         super().__init__(DEFAULT_TOPIC_SETTINGS, partition.topic.made_id + 1)
@@ -90,7 +91,7 @@ class PartitionTopic(Topic):
     is_partition = True
 
     def __init__(
-        self, space: PartitionSpace, kafka_topic: KafkaTopic, partition: Partition
+        self, space: PartitionSpace, kafka_topic: KafkaTopic, partition: KafkaPartition
     ) -> None:
         name = partition_name(kafka_topic.name, partition.index)
         super().__init__(_id_of(kafka_topic, partition), name, PartitionLog(partition), _no_files)
@@ -117,7 +118,7 @@ class PartitionTopic(Topic):
     def waiters(self, _waiters: set[Wakeup]) -> None: ...
 
 
-def _id_of(topic: KafkaTopic, partition: Partition) -> int:
+def _id_of(topic: KafkaTopic, partition: KafkaPartition) -> int:
     """Different from every other, also from one made later under the same name."""
     identity = topic.topic_id + partition.index.to_bytes(4, "little")
     return int.from_bytes(hashlib.blake2b(identity, digest_size=8).digest(), "little")
@@ -160,7 +161,7 @@ class PartitionPlan(ReadPlan):
 
 
 def plan_partition(
-    plan_fetch: Callable[[Partition, int, int], FetchPlan],
+    plan_fetch: Callable[[KafkaPartition, int, int], FetchPlan],
     topic: PartitionTopic,
     from_seq: int,
     limit: int,

@@ -13,7 +13,7 @@ from typing import Final
 
 from headwater.core.units import MS_PER_S
 from headwater.engine.kafka.core import KafkaCore
-from headwater.engine.kafka.partition import Partition
+from headwater.engine.kafka.partition import KafkaPartition
 
 _INTERVAL_S: Final = 600
 """Time between two checks: Kafka's `producer.id.expiration.check.interval.ms`."""
@@ -44,7 +44,7 @@ class ProducerExpiry:
         while left:
             core.owner.call(lambda: self._slice(left, since_s))
 
-    def _slice(self, left: deque[Partition], since_s: int) -> None:
+    def _slice(self, left: deque[KafkaPartition], since_s: int) -> None:
         """As the owner."""
         room = _SLICE
         while left and room > 0:
@@ -54,7 +54,7 @@ class ProducerExpiry:
                 left.popleft()
             room -= gone + 1
 
-    def _shrink(self, partition: Partition, since_s: int, most: int) -> int:
+    def _shrink(self, partition: KafkaPartition, since_s: int, most: int) -> int:
         core, producers = self._core, partition.producers
         if producers is None or partition not in core.idempotent:
             return 0

@@ -15,7 +15,7 @@ from pyroaring import BitMap64
 
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.effects import apply_event
-from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, Runs, find_runs, group_by_key
 from headwater.recovery.history.kafka import first_offset, is_own, own_runs
@@ -49,7 +49,7 @@ def restore(core: KafkaCore, recovered: RecoveredKafka, progress: Callable[[floa
         for partition in topic.partitions:
             partition.next_offset = partition.high_watermark
             partition.log_start_offset = first_offset(
-                partition.log_start_offset, partition.dropped, partition.high_watermark
+                partition.log_start_offset, partition.removed, partition.high_watermark
             )
             partition.sized_from = partition.log_start_offset
         core.note_limits(topic)
@@ -57,10 +57,16 @@ def restore(core: KafkaCore, recovered: RecoveredKafka, progress: Callable[[floa
 
 def _topic(core: KafkaCore, meta: KafkaTopicMeta) -> KafkaTopic:
     topic = KafkaTopic(
-        meta.org, meta.name, meta.topic_id, meta.made_id, len(meta.partitions), meta.configs
+        core.store,
+        meta.org,
+        meta.name,
+        meta.topic_id,
+        meta.made_id,
+        len(meta.partitions),
+        meta.configs,
     )
     for partition, saved in zip(topic.partitions, meta.partitions, strict=True):
-        partition.dropped = partition.high_watermark = saved.dropped
+        partition.removed = partition.high_watermark = saved.dropped
         partition.log_start_offset = saved.log_start
         if saved.producers:
             core.producers_of(partition).restore(saved.producers)
@@ -97,7 +103,10 @@ def _index(core: KafkaCore, segment: SegmentMeta) -> None:
 
 
 def _own(
-    partition: Partition, runs: Runs, members: NDArray[numpy.int64], starts: NDArray[numpy.int64]
+    partition: KafkaPartition,
+    runs: Runs,
+    members: NDArray[numpy.int64],
+    starts: NDArray[numpy.int64],
 ) -> None:
     counts = runs.counts[members]
     ends = partition.high_watermark + numpy.cumsum(counts)
@@ -123,7 +132,7 @@ def _replay_producer(core: KafkaCore, batch: TailBatch) -> None:
         return
     if partition.ids is None:
         return
-    offset = partition.ids.rank(batch.first_id) - 1 + partition.dropped
+    offset = partition.ids.rank(batch.first_id) - 1 + partition.removed
     # When it was written is not known: the times in it are the producer's. Not later than now.
     core.producers_of(partition).replay(batch.header, offset, core.running_s())
     core.changed(partition.topic)

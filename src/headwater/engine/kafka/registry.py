@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
 from headwater.recovery.history.kafka import KafkaTable
 
 
@@ -13,21 +13,21 @@ class TopicRegistry(KafkaTable[KafkaTopic]):
 
     def __init__(self) -> None:
         super().__init__()
-        self._by_key: dict[bytes, Partition] = {}
+        self._by_key: dict[bytes, KafkaPartition] = {}
 
     @property
     def partitions(self) -> int:
         """Of all topics."""
         return len(self._by_key)
 
-    def by_key(self, key: bytes) -> Partition | None:
+    def by_key(self, key: bytes) -> KafkaPartition | None:
         return self._by_key.get(key)
 
     def add(self, topic: KafkaTopic) -> None:
         super().add(topic)
         self.add_partitions(topic.partitions)
 
-    def add_partitions(self, partitions: Iterable[Partition]) -> None:
+    def add_partitions(self, partitions: Iterable[KafkaPartition]) -> None:
         for partition in partitions:
             self._by_key[partition.entry_key] = partition
 

@@ -13,7 +13,7 @@ import numpy
 from headwater.core.errors import RequestError
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.core import KafkaCore
-from headwater.engine.kafka.partition import Partition
+from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.kafka.timestamps import newest_timestamps
 from headwater.engine.kafka.topics import KafkaTopics
 from headwater.engine.pending import wait_for
@@ -54,9 +54,9 @@ class Retention:
             oldest_ms = None if age_ms < 0 else now_ms - age_ms
             self._shorten(partition, oldest_ms, None if bytes_max < 0 else bytes_max)
 
-    def _candidates(self) -> list[Partition]:
+    def _candidates(self) -> list[KafkaPartition]:
         """As the owner: partitions from which something may have to go."""
-        partitions: list[Partition] = []
+        partitions: list[KafkaPartition] = []
         for topic in self._core.limited.values():
             by_age = config_number(topic.configs, RETENTION_MS) >= 0
             bytes_max = config_number(topic.configs, RETENTION_BYTES)
@@ -68,7 +68,9 @@ class Retention:
             ]
         return partitions
 
-    def _shorten(self, partition: Partition, oldest_ms: int | None, bytes_max: int | None) -> None:
+    def _shorten(
+        self, partition: KafkaPartition, oldest_ms: int | None, bytes_max: int | None
+    ) -> None:
         while True:
             front = self._core.owner.call(lambda: self._front(partition))
             if front is None:
@@ -80,11 +82,11 @@ class Retention:
                 return
             self._size_moved()
 
-    def _front(self, partition: Partition) -> _Front | None:
+    def _front(self, partition: KafkaPartition) -> _Front | None:
         start, end = partition.log_start_offset, partition.high_watermark
         if partition.topic.dropped or partition.ids is None or start >= end:
             return None
-        rank = start - partition.dropped
+        rank = start - partition.removed
         ids = numpy.frombuffer(partition.ids[rank : rank + _WINDOW].to_array(), numpy.uint64)
         return _Front(self._core.table, ids, start, partition.bytes, start + len(ids) == end)
 
@@ -105,7 +107,7 @@ class Retention:
         gone = min(gone, count)
         return front.offset if gone == 0 else front.offset + int(located.first[gone])
 
-    def _move(self, partition: Partition, start: int) -> bool:
+    def _move(self, partition: KafkaPartition, start: int) -> bool:
         """Move the log start; True once that is in the log, False when it could not be."""
         try:
             moved = wait_for(
@@ -118,7 +120,7 @@ class Retention:
     def _size_moved(self) -> None:
         """Before anything is deleted or rewritten: after that the sizes cannot be read any more."""
 
-        def take() -> list[Partition]:
+        def take() -> list[KafkaPartition]:
             moved = list(self._core.moved)
             self._core.moved.clear()
             return moved
@@ -126,7 +128,7 @@ class Retention:
         for partition in self._core.owner.call(take):
             self._size(partition)
 
-    def _size(self, partition: Partition) -> None:
+    def _size(self, partition: KafkaPartition) -> None:
         """Take what was removed out of the partition's bytes."""
         dead = self._core.owner.call(lambda: self._dead(partition))
         if dead is None:
@@ -142,7 +144,7 @@ class Retention:
 
         self._core.owner.call(note)
 
-    def _dead(self, partition: Partition) -> tuple[int, SegmentTable, Ids, bool] | None:
+    def _dead(self, partition: KafkaPartition) -> tuple[int, SegmentTable, Ids, bool] | None:
         """As the owner: ids that were removed since the bytes were counted.
 
         With the first that was not, if there is one: its batch, which may begin before it, lives.
@@ -150,8 +152,8 @@ class Retention:
         start, begin = partition.log_start_offset, partition.sized_from
         if start <= begin or partition.ids is None:
             return None
-        low = max(begin - partition.dropped, 0)
-        high = start - partition.dropped
+        low = max(begin - partition.removed, 0)
+        high = start - partition.removed
         if high <= low:
             partition.sized_from = start
             return None

@@ -199,7 +199,7 @@ class SpaceReclaimer:
                 continue
             for meta in segments:
                 end = meta.base_id + meta.entries
-                partition.dropped += partition.ids.range_cardinality(meta.base_id, end)
+                partition.removed += partition.ids.range_cardinality(meta.base_id, end)
                 partition.ids.remove_range(meta.base_id, end)
             core.changed(partition.topic)
         numbers = {meta.number for meta in segments}

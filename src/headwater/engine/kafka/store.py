@@ -14,16 +14,15 @@ from typing import Any
 
 from headwater.config.kafka import KafkaSettings
 from headwater.core.clock import Clock
-from headwater.core.durability import Durability
 from headwater.disk import Disk, sync_names
-from headwater.engine.kafka.batch_appender import BatchAppender, Produced
+from headwater.engine.kafka.batch_appender import BatchAppender
 from headwater.engine.kafka.checkpointer import KafkaCheckpointer
 from headwater.engine.kafka.core import KafkaCore
-from headwater.engine.kafka.fetch_plan import FetchPlan, FetchPlanner
+from headwater.engine.kafka.fetch_plan import FetchPlanner
 from headwater.engine.kafka.group_offsets import Committed, OffsetKey, rows_of
 from headwater.engine.kafka.housekeeping import KafkaHousekeeping
 from headwater.engine.kafka.memberships import weight
-from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
 from headwater.engine.kafka.recovered_state import restore
 from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
@@ -31,7 +30,6 @@ from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
-from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
 from headwater.recovery.kafka.repair import TailCut, recover_kafka
 from headwater.recovery.kafka.report import KafkaReport
@@ -64,7 +62,7 @@ class KafkaStore:
         make_maintenance: type[MaintenanceThread] = MaintenanceThread,
     ) -> None:
         self.core = KafkaCore(
-            disk, directory, settings, clock, owner, KafkaSegmentFiles(disk, directory)
+            disk, directory, settings, clock, owner, KafkaSegmentFiles(disk, directory), self
         )
         self.counters = self.core.counters
         self.cut: TailCut | None = None
@@ -72,8 +70,9 @@ class KafkaStore:
         self.report = KafkaReport()
         """What recovery kept, cut and quarantined."""
         self._closed = False
-        self._batch_appender = BatchAppender(self.core)
-        self._fetch_planner = FetchPlanner(self.core)
+        appender = self._batch_appender = BatchAppender(self.core)
+        self.append, self.refused = appender.append, appender.refused
+        self.plan_fetch = FetchPlanner(self.core).plan
         self._topics = KafkaTopics(self.core)
         counters = WalCounters()
         self._log = BatchLog(
@@ -138,32 +137,15 @@ class KafkaStore:
 
     # -- records
 
-    def append(
-        self,
-        partition: Partition,
-        batch: bytes | memoryview,
-        durability: Durability,
-        header: BatchHeader | None = None,
-    ) -> Pending[Produced]:
-        """The batch was checked by `check_batch`; its header need not be read again if given."""
-        return self._batch_appender.append(partition, batch, durability, header)
-
-    def refused(self, partition: Partition, header: BatchHeader) -> None:
-        """A batch was refused before it got here, for now."""
-        self._batch_appender.refused(partition, header)
-
-    def plan_fetch(self, partition: Partition, offset: int, max_bytes: int) -> FetchPlan:
-        return self._fetch_planner.plan(partition, offset, max_bytes)
-
-    def find_timestamp(self, partition: Partition, timestamp_ms: int) -> TimestampPlan:
+    def find_timestamp(self, partition: KafkaPartition, timestamp_ms: int) -> TimestampPlan:
         """A search for the first record that is not older than this."""
         return TimestampPlan(self.core, partition, timestamp_ms)
 
-    def find_newest(self, partition: Partition) -> TimestampPlan:
+    def find_newest(self, partition: KafkaPartition) -> TimestampPlan:
         """A search for the record with the newest timestamp."""
         return NewestPlan(self.core, partition)
 
-    def delete_records(self, partition: Partition, before_offset: int) -> Pending[int]:
+    def delete_records(self, partition: KafkaPartition, before_offset: int) -> Pending[int]:
         """Everything before this offset; -1 is everything there is. Answers the log start."""
         return self._topics.delete_records(partition, before_offset)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headwater.core.errors import DamageError, FormatError
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.errors import RecordsRemovedError
-from headwater.engine.kafka.partition import Partition
+from headwater.engine.kafka.partition import KafkaPartition
 from headwater.format.kafka.batch import MAX_TIMESTAMP_AT, read_sound
 from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES
 from headwater.format.kafka.names import log_name
@@ -38,14 +38,14 @@ class TimestampPlan:
 
     needs_files = True
 
-    def __init__(self, core: KafkaCore, partition: Partition, timestamp_ms: int) -> None:
+    def __init__(self, core: KafkaCore, partition: KafkaPartition, timestamp_ms: int) -> None:
         self._core = core
         self._files: KafkaSegmentFiles = core.files
         self._table: SegmentTable = core.table
         self._timestamp_ms = timestamp_ms
         self._start = partition.log_start_offset
         self._end = partition.high_watermark
-        self._dropped = partition.dropped
+        self._dropped = partition.removed
         # A copy: the owner goes on adding records while another thread searches.
         self._ids: Any = None if partition.ids is None else partition.ids.copy()
 
@@ -106,7 +106,7 @@ class TimestampPlan:
 class NewestPlan(TimestampPlan):
     """The record with the newest timestamp, the first of them if there are several."""
 
-    def __init__(self, core: KafkaCore, partition: Partition) -> None:
+    def __init__(self, core: KafkaCore, partition: KafkaPartition) -> None:
         super().__init__(core, partition, 0)
 
     def _search(self) -> TimestampMatch | None:

@@ -18,7 +18,7 @@ from headwater.engine.kafka.errors import (
     TopicNameError,
     TopicPolicyError,
 )
-from headwater.engine.kafka.partition import KafkaTopic, Partition
+from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
 from headwater.engine.pending import Pending
 from headwater.format.kafka import events
 
@@ -46,7 +46,7 @@ class KafkaTopics:
     ) -> Pending[KafkaTopic]:
         core = self._core
         self.check_new(org, name, partitions, configs)
-        event = events.TopicMade(org, name, uuid.uuid4().bytes, partitions, dict(configs))
+        event = events.TopicMadeEvent(org, name, uuid.uuid4().bytes, partitions, dict(configs))
 
         def finished() -> None:
             self._making.discard((org, name))
@@ -82,7 +82,7 @@ class KafkaTopics:
 
     def drop(self, topic: KafkaTopic) -> Pending[bool]:
         self._check_there(topic)
-        core, event = self._core, events.TopicDropped(topic.topic_id)
+        core, event = self._core, events.TopicDroppedEvent(topic.topic_id)
 
         def dropped(change: EventChange) -> bool:
             apply_event(core, event, change.event_id)
@@ -136,7 +136,7 @@ class KafkaTopics:
         topic.altered = checked
         return change
 
-    def delete_records(self, partition: Partition, before_offset: int) -> Pending[int]:
+    def delete_records(self, partition: KafkaPartition, before_offset: int) -> Pending[int]:
         core, topic = self._core, partition.topic
         self._check_there(topic)
         if before_offset == -1:

@@ -31,7 +31,7 @@ class UnavailableKafka:
 
     def __init__(self, disk: Disk, directory: PurePath, parts: Parts) -> None:
         self._parts = parts
-        self._known = _known_topics(disk, directory)
+        self._known = self._known_topics(disk, directory)
 
     def error(self) -> StorageError:
         """Why, with file and offset."""
@@ -43,6 +43,17 @@ class UnavailableKafka:
         raise StorageError(str(self.error()))
 
     # -- which topics there are
+
+    def _known_topics(self, disk: Disk, directory: PurePath) -> TopicRegistry:
+        registry = TopicRegistry()
+        try:
+            checkpoint = scan_checkpoints(disk, directory).chosen.checkpoint
+        except OSError:
+            checkpoint = None
+        for meta in () if checkpoint is None else checkpoint.topics:
+            known = (meta.org, meta.name, meta.topic_id, meta.made_id)
+            registry.add(KafkaTopic(self, *known, len(meta.partitions), meta.configs))
+        return registry
 
     def known(self, org: int) -> Iterable[KafkaTopic]:
         """Those that there were when the last checkpoint was written."""
@@ -97,17 +108,3 @@ class UnavailableKafka:
         response: Pending[int] = Pending()
         response.succeed(1 << _PRODUCER_ID_BITS | secrets.randbits(_PRODUCER_ID_BITS))
         return response
-
-
-def _known_topics(disk: Disk, directory: PurePath) -> TopicRegistry:
-    registry = TopicRegistry()
-    try:
-        checkpoint = scan_checkpoints(disk, directory).chosen.checkpoint
-    except OSError:
-        checkpoint = None
-    for meta in () if checkpoint is None else checkpoint.topics:
-        partitions = len(meta.partitions)
-        registry.add(
-            KafkaTopic(meta.org, meta.name, meta.topic_id, meta.made_id, partitions, meta.configs)
-        )
-    return registry

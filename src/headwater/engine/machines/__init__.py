@@ -12,14 +12,14 @@ reads the log from a plan (`log_reader`). The feeder's thread copies transitions
 A change: `dispatch` finds its operation, `operations` drives it, `store` checks it. `draft` sees
 what is committed and what is on its way (`ahead`), `book` alone gives offsets and submits one
 ticket; events of one turn share one (`event_batcher`; a batch is whole or absent, I2). When the
-log has it, `entry_effects` change `tables`, in the log's order, and the call is answered exactly
-once (I15); an acknowledged change is there after a crash (I1). `responses` turns results into
+log has it, its effects change `tables`, in the log's order, and the call is answered exactly once
+(I15); an acknowledged change is there after a crash (I1). `responses` turns results into
 what HTTP and programs get.
 
 Followers (`watchers`, `watch_loops`, webhooks, the feeder) read live from bounded memory and
 earlier entries from the log; a slow one costs only itself (I14), and a gap is reported with its
 range (I9). Compaction writes a snapshot first and deletes only what no retention hold needs (I7).
 
-`recovery` is the start: scan, decide, replay in memory, only then repair files (I4). Start
-reading with `store`, then `book`.
+`recovery` is the start: scan, decide, fold the log into the tables, only then repair files (I4).
+Start reading with `store`, then `book`.
 """

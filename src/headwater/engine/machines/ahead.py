@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from headwater.engine.machines.deletions import InstanceDeletion
-from headwater.engine.machines.tables import Key, RememberedAnswer
 from headwater.model.machines.definition import Definition
 from headwater.model.machines.instance import Instance
+from headwater.model.machines.remembered import Key, RememberedAnswer
 
 _UNKNOWN: Final = object()
 

@@ -27,7 +27,7 @@ class MachineVersion(NamedTuple):
     checksum: str
 
 
-class MachineListed(NamedTuple):
+class MachineVersions(NamedTuple):
     machine: str
     versions: Sequence[int]
 
@@ -62,7 +62,7 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
         return object_of(self.ctx)
 
 
-class Deleted(NamedTuple):
+class DeletedInstance(NamedTuple):
     instance_id: str
     wal_offset: int
     applied: bool
@@ -84,11 +84,11 @@ class SnapshotNoted(NamedTuple):
 
 
 Answer: TypeAlias = (
-    MachinePut | Created | Applied | Deleted | Instance | Pong | Flushed | SnapshotNoted
+    MachinePut | Created | Applied | DeletedInstance | Instance | Pong | Flushed | SnapshotNoted
 )
 
 
-class Outcome(NamedTuple):
+class OperationOutcome(NamedTuple):
     """What became of one operation of a batch: an answer or an error."""
 
     answer: Answer | None
@@ -97,7 +97,7 @@ class Outcome(NamedTuple):
 
 class BatchDone(NamedTuple):
     mode: str
-    outcomes: Sequence[Outcome]
+    outcomes: Sequence[OperationOutcome]
 
 
 class InstancesListed(NamedTuple):

@@ -17,8 +17,6 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-import msgspec
-
 from headwater.config.machines import HistorySettings
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
@@ -26,7 +24,7 @@ from headwater.disk import Disk, OpenMode, sync_file, write_all
 from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.log_reader import CommittedLog, LogGap
 from headwater.engine.owner import Owner
-from headwater.format.machines.entry import EntryType, MachineEntry, encode_entry
+from headwater.format.machines.entry import MachineEntry, encode_entry
 from headwater.format.machines.history import (
     HISTORY_FOOTER,
     decode_footer,
@@ -39,21 +37,13 @@ from headwater.format.machines.names import (
     parse_history_name,
     within_segment,
 )
+from headwater.recovery.history.machines import OF_INSTANCES, EntryAbout, about
 
 IDS_AT_ONCE: Final = 1_000
 WRITE_BYTES: Final = MIB
-_OF_INSTANCES: Final = frozenset(
-    (EntryType.CREATE_INSTANCE, EntryType.APPLY_EVENT, EntryType.DELETE_INSTANCE)
-)
 _log = logging.getLogger("headwater.machines")
 
 
-class _EntryAbout(msgspec.Struct):
-    instance_id: str
-    at: int = 0
-
-
-_about: Final = msgspec.json.Decoder(_EntryAbout).decode
 Living = Callable[[Sequence[str]], list[str]]
 """Those of the ids that are of living instances. As the owner."""
 
@@ -75,30 +65,30 @@ class Archive:
             return
         for segment in segments:
             try:
-                self._keep(_Segment(log, segment), owner, living, now_ms)
+                self._keep(_ArchivedSegment(log, segment), owner, living, now_ms)
             except OSError as error:
                 if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                     raise
                 _log.warning("no room to keep histories of segment %s: %s", segment, error)
 
-    def _keep(self, segment: _Segment, owner: Owner, living: Living, now_ms: int) -> None:
+    def _keep(self, segment: _ArchivedSegment, owner: Owner, living: Living, now_ms: int) -> None:
         age_ms = self._settings.age_ms
         oldest_ms = now_ms - age_ms if age_ms else 0
         left: dict[str, int] = {}
-        for _, _, about in segment.rows():
-            if about.at >= oldest_ms:
-                left[about.instance_id] = left.get(about.instance_id, 0) + 1
+        for _, _, told in segment.rows():
+            if told.at >= oldest_ms:
+                left[told.instance_id] = left.get(told.instance_id, 0) + 1
         left = {name: left[name] for name in _living(list(left), owner, living)}
 
         def kept() -> Iterator[tuple[int, MachineEntry, int]]:
             """Counted down: what is left of an instance when it comes is how new it is."""
-            for offset, entry, about in segment.rows():
-                count = left.get(about.instance_id, 0)
-                if about.at < oldest_ms or not count:
+            for offset, entry, told in segment.rows():
+                count = left.get(told.instance_id, 0)
+                if told.at < oldest_ms or not count:
                     continue
-                left[about.instance_id] = count - 1
+                left[told.instance_id] = count - 1
                 if count <= self._settings.transitions_max:
-                    yield offset, entry, about.at
+                    yield offset, entry, told.at
 
         if left:
             self._write(segment.number, kept())
@@ -166,23 +156,23 @@ class Archive:
 
 
 @dataclass(frozen=True, slots=True)
-class _Segment:
+class _ArchivedSegment:
     """One segment of the log, still there."""
 
     log: CommittedLog
     number: int
 
-    def rows(self) -> Iterator[tuple[int, MachineEntry, _EntryAbout]]:
+    def rows(self) -> Iterator[tuple[int, MachineEntry, EntryAbout]]:
         """Entries about instances, by offset in the segment. What cannot be read is passed over:
         it was reported before."""
         gaps: list[LogGap] = []
         for offset, entry in self.log.only(self.number).walk(global_offset(self.number, 0), gaps):
-            if entry.kind in _OF_INSTANCES:
+            if entry.kind in OF_INSTANCES:
                 try:
-                    about = _about(entry.payload)
-                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    told = about(entry.payload)
+                except FormatError:
                     continue
-                yield within_segment(offset), entry, about
+                yield within_segment(offset), entry, told
 
 
 def _living(ids: list[str], owner: Owner, living: Living) -> Iterator[str]:

@@ -18,7 +18,7 @@ from headwater.api.machine_requests import (
     Sees,
 )
 from headwater.core.errors import HeadwaterError
-from headwater.engine.machines.answers import BatchDone, Outcome
+from headwater.engine.machines.answers import BatchDone, OperationOutcome
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.draft import Draft
 from headwater.engine.pending import Pending
@@ -41,7 +41,7 @@ def check_batch(operations: Sequence[Request], mode: str) -> None:
 
 
 def all_answers(draft: Draft) -> BatchDone:
-    return BatchDone("atomic", [Outcome(answer) for answer in draft.answers])
+    return BatchDone("atomic", [OperationOutcome(answer) for answer in draft.answers])
 
 
 class BestEffort(Pending[BatchDone]):
@@ -49,7 +49,7 @@ class BestEffort(Pending[BatchDone]):
         self._book = book
         self._operations = operations
         self._sees = sees
-        self._outcomes: list[Outcome | None] = [None] * len(operations)
+        self._outcomes: list[OperationOutcome | None] = [None] * len(operations)
         self._open = len(operations)
 
     def start(self) -> BestEffort:
@@ -57,7 +57,7 @@ class BestEffort(Pending[BatchDone]):
             try:
                 pending = self._book.submit([operation], sees=self._sees)
             except HeadwaterError as error:
-                self._complete(index, Outcome(None, error))
+                self._complete(index, OperationOutcome(None, error))
                 continue
             if pending.done:
                 self._answered(index, pending)
@@ -66,9 +66,9 @@ class BestEffort(Pending[BatchDone]):
         return self
 
     def _answered(self, index: int, pending: Pending[Any]) -> None:
-        self._complete(index, Outcome(pending.result, pending.error))
+        self._complete(index, OperationOutcome(pending.result, pending.error))
 
-    def _complete(self, index: int, outcome: Outcome) -> None:
+    def _complete(self, index: int, outcome: OperationOutcome) -> None:
         self._outcomes[index] = outcome
         self._open -= 1
         if not self._open:

@@ -19,20 +19,15 @@ from headwater.engine.machines.answers import (
     Answer,
     Applied,
     Created,
-    Deleted,
+    DeletedInstance,
     Flushed,
     MachinePut,
     Pong,
     SnapshotNoted,
 )
 from headwater.engine.machines.deletions import InstanceDeletion
-from headwater.engine.machines.entry_effects import (
-    applied_instance,
-    created_instance,
-    remembered_of,
-)
 from headwater.engine.machines.repeats import applied_again, created_again
-from headwater.engine.machines.tables import EntryEffect, Key, RememberedAnswer, Tables
+from headwater.engine.machines.tables import EntryEffect, Tables
 from headwater.format.machines import bodies
 from headwater.format.machines.entry import (
     HEADER_BYTES,
@@ -59,6 +54,8 @@ from headwater.model.machines.errors import (
     bad_request,
 )
 from headwater.model.machines.instance import Instance
+from headwater.model.machines.instance_changes import applied_instance, created_instance
+from headwater.model.machines.remembered import Key, RememberedAnswer, remembered_of
 from headwater.model.machines.transition import (
     check_expected,
     choose,
@@ -226,7 +223,7 @@ class Draft:
             return MachinePut(name, version, known.checksum, created=False)
         self._check_version_count(name)
         self.definitions = {**self.definitions, (name, version): wanted}
-        body = bodies.PutMachine(
+        body = bodies.PutMachineEntry(
             name, version, msgspec.Raw(wanted.canonical), wanted.checksum, self._now_ms,
             self._synced,
         )  # fmt: skip
@@ -263,7 +260,7 @@ class Draft:
         if expired is not None:  # its id may be used again before maintenance deletes it
             self._delete(expired, "ttl", None)
         offset = self._next_offset()
-        body = bodies.CreateInstance(
+        body = bodies.CreateInstanceEntry(
             name, definition.machine, definition.version, definition.initial, msgspec.Raw(ctx),
             self._now_ms, self._synced, request.idempotency_key, expires_at,
         )  # fmt: skip
@@ -300,7 +297,7 @@ class Draft:
             ctx = merged(ctx, payload)
         if event_id is not None:
             checked_text(event_id, "the event id")
-        body = bodies.ApplyEvent(
+        body = bodies.ApplyEventEntry(
             before.id, before.machine, before.version, transition.event, before.state,
             transition.to_state, self._now_ms, before.last_wal_offset, self._synced, raw, event_id,
             key, 0, self._tables.is_doubtful(before),
@@ -308,7 +305,7 @@ class Draft:
         return self._apply(body, before, transition.to_state, ctx)
 
     def _apply(
-        self, body: bodies.ApplyEvent, before: Instance, to_state: str, ctx: bytes
+        self, body: bodies.ApplyEventEntry, before: Instance, to_state: str, ctx: bytes
     ) -> Applied:
         offset = self._offset + self.size
         after = applied_instance(body, offset, before, to_state, ctx)
@@ -325,12 +322,12 @@ class Draft:
             True, body.event_id,
         )  # fmt: skip
 
-    def delete_instance(self, request: requests.DeleteInstance) -> Deleted:
+    def delete_instance(self, request: requests.DeleteInstance) -> DeletedInstance:
         name = checked_text(request.instance_id, "the instance id")
         known = self._remembered("delete", name, request.idempotency_key)
         if known is not None:
             self._seen(known.instance)
-            return Deleted(name, known.wal_offset, applied=False)
+            return DeletedInstance(name, known.wal_offset, applied=False)
         before = self._find(name) if request.reason is None else self._newest(name)
         if before is None and request.again:
             return self._deleted_again(name)
@@ -338,9 +335,9 @@ class Draft:
             raise _no_instance(name)
         return self._delete(self._seen(before), request.reason, request.idempotency_key)
 
-    def _delete(self, before: Instance, reason: str | None, key: str | None) -> Deleted:
+    def _delete(self, before: Instance, reason: str | None, key: str | None) -> DeletedInstance:
         offset = self._next_offset()
-        body = bodies.DeleteInstance(
+        body = bodies.DeleteInstanceEntry(
             before.id, before.machine, before.version, before.state, self._now_ms,
             before.last_wal_offset, self._synced, reason, key,
         )  # fmt: skip
@@ -348,14 +345,14 @@ class Draft:
         self._instances[before.id] = None
         self._deletions = {**self._deletions, before.id: InstanceDeletion(offset, before.machine)}
         self._write(body, EntryEffect(body, offset, before, None, None, remembered))
-        return Deleted(before.id, offset, applied=True)
+        return DeletedInstance(before.id, offset, applied=True)
 
-    def _deleted_again(self, name: str) -> Deleted:
+    def _deleted_again(self, name: str) -> DeletedInstance:
         known = self._deletions.get(name) or self._ahead.deletions.get(name)
         known = known or self._tables.deletions.get(name)
         if known is None or (self.sees is not None and not self.sees(known.machine)):
             raise _no_instance(name)
-        return Deleted(name, known.wal_offset, applied=False)
+        return DeletedInstance(name, known.wal_offset, applied=False)
 
     def migrate_instance(self, request: requests.MigrateInstance) -> Applied:
         before = self._present(request.instance_id)
@@ -369,7 +366,7 @@ class Draft:
         definition = self._definition(before.machine, version)
         state_map = request.state_map
         to_state = migrated_state(definition, before, state_map)
-        body = bodies.ApplyEvent(
+        body = bodies.ApplyEventEntry(
             before.id, before.machine, version, MIGRATION_EVENT, before.state, to_state,
             self._now_ms, before.last_wal_offset, self._synced, bodies.NO_PAYLOAD, None, None,
             before.version, self._tables.is_doubtful(before),

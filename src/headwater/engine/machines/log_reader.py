@@ -20,10 +20,9 @@ from typing import Final, NamedTuple
 from headwater.core.errors import FormatError
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.machines.bodies import (
-    ApplyEvent,
     Body,
-    CreateInstance,
-    DeleteInstance,
+    CreateInstanceEntry,
+    InstanceBody,
     decode_body,
 )
 from headwater.format.machines.entry import (
@@ -43,6 +42,7 @@ from headwater.format.machines.names import (
     segment_of,
     within_segment,
 )
+from headwater.recovery.history.machines import entry_before
 
 WINDOW_BYTES: Final = 256 * 1024
 ENTRY_BYTES_MAX: Final = PAYLOAD_BYTES_MAX + OVERHEAD_BYTES
@@ -363,14 +363,14 @@ class WalReadPlan:
         return newest[0] if newest else log.end
 
 
-class HistoryEntry(NamedTuple):
+class InstanceHistoryEntry(NamedTuple):
     offset: int
     sequence: int
-    body: CreateInstance | ApplyEvent | DeleteInstance
+    body: InstanceBody
 
 
 class History(NamedTuple):
-    entries: list[HistoryEntry]
+    entries: list[InstanceHistoryEntry]
     """Oldest first."""
     complete: bool
     """True when the first one is the creation."""
@@ -394,7 +394,7 @@ class HistoryPlan:
     """Of what the log has no more, so much is shown that they are this many in all."""
 
     def read(self) -> History:
-        entries: list[HistoryEntry] = []
+        entries: list[InstanceHistoryEntry] = []
         offset = self.last_offset
         gone: int | None = None
         damaged: int | None = None
@@ -412,21 +412,18 @@ class HistoryPlan:
                 if entry is None and self.log.why_missing(offset) is GapReason.DAMAGED:
                     damaged = offset
                     break
-                if entry is None or not isinstance(body, _OF_AN_INSTANCE):
+                if entry is None or not isinstance(body, InstanceBody):
                     gone = (
                         entries[-1].offset if entries else global_offset(segment_of(offset) + 1, 0)
                     )
                     break
-                entries.append(HistoryEntry(offset, entry.sequence, body))
-                offset = 0 if isinstance(body, CreateInstance) else body.previous
+                entries.append(InstanceHistoryEntry(offset, entry.sequence, body))
+                offset = entry_before(body)
         finally:
             files.close()
         entries.reverse()
-        complete = bool(entries) and isinstance(entries[0].body, CreateInstance)
+        complete = bool(entries) and isinstance(entries[0].body, CreateInstanceEntry)
         return History(entries, complete, gone, damaged, self.doubtful)
-
-
-_OF_AN_INSTANCE: Final = (CreateInstance, ApplyEvent, DeleteInstance)
 
 
 def body_of(entry: MachineEntry) -> Body | None:

@@ -90,7 +90,7 @@ def get_machine_operation(
     return (yield from query_operation(engine, lambda store: store.get_machine(machine, version)))
 
 
-def list_machines_operation(engine: MachineSide) -> Operation[list[answers.MachineListed]]:
+def list_machines_operation(engine: MachineSide) -> Operation[list[answers.MachineVersions]]:
     return (yield from query_operation(engine, MachineStore.list_machines))
 
 
@@ -194,7 +194,7 @@ def apply_event_operation(
 
 def delete_instance_operation(
     engine: MachineSide, instance_id: str, idempotency_key: str | None
-) -> Operation[answers.Deleted]:
+) -> Operation[answers.DeletedInstance]:
     return change_operation(engine, requests.DeleteInstance(instance_id, idempotency_key))
 
 

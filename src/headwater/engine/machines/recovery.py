@@ -1,4 +1,8 @@
-"""Recovery of a directory of machines: scan, decide, replay in memory, only then repair files."""
+"""Recovery of a directory of machines: scan, decide, replay in memory, only then repair files.
+
+Each segment is read once: while the survey reads it, what follows without a gap is folded into the
+tables. What is behind damage follows when the survey has said what counts (`recovery.machines`).
+"""
 
 from __future__ import annotations
 
@@ -10,29 +14,24 @@ from typing import Final
 
 from headwater.config.machines import FsyncKind, FsyncPolicy, MachineSettings
 from headwater.config.wal import WalSettings
-from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk
 from headwater.disk.whole_files import sync_names
-from headwater.engine.machines.entry_effects import effect_of
 from headwater.engine.machines.snapshots import fill_from_snapshot
 from headwater.engine.machines.tables import Tables
-from headwater.format.machines.bodies import decode_body
-from headwater.format.machines.entry import MachineEntry
 from headwater.format.machines.names import SNAPSHOTS_DIRECTORY, segment_of, within_segment
 from headwater.format.machines.snapshot import SnapshotHeading
 from headwater.format.names import WAL_DIRECTORY
 from headwater.recovery.finding import Action, Finding
+from headwater.recovery.history.machines import MachineFold
 from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.repair import repair_machines
-from headwater.recovery.machines.replay import MachineLogReport, log_report, replay_machines
+from headwater.recovery.machines.replay import MachineLogReport, MachineReplay, log_report
 from headwater.recovery.machines.report import report_on_machines
-from headwater.recovery.machines.survey import MachineSurvey, survey_machines
+from headwater.recovery.machines.survey import MachineSurvey, begin_survey, scan_survey
 from headwater.recovery.machines.verdict import MachineOddity
 from headwater.wal.policy import EveryMs, EveryN, EveryWrite, Never, SyncPolicy
 
 Progress = Callable[[float], None]
-SURVEY_SHARE: Final = 0.4
-"""Of the time: scanning takes less than making instances of entries."""
 _IGNORED: Final = (MachineOddity.LEFTOVER.value, MachineOddity.FOREIGN_NAME.value)
 _log = logging.getLogger("headwater.machines")
 
@@ -127,38 +126,21 @@ def inspect_machines(disk: Disk, directory: PurePath, settings: MachineSettings)
 def _read(
     disk: Disk, directory: PurePath, settings: MachineSettings, progress: Progress
 ) -> tuple[Opened, MachineSurvey]:
-    survey = survey_machines(
-        disk, directory, whole=False, progress=lambda done: progress(done * SURVEY_SHARE)
-    )
-    found = report_on_machines(survey)
-    found.raise_if_refused()
+    survey = begin_survey(disk, directory, whole=False)
+    report_on_machines(survey).raise_if_refused()
     tables = _empty_tables(settings)
-    heading = survey.heading
     if survey.chosen is not None:
         fill_from_snapshot(disk, survey.chosen.path, tables)
-
-    def deliver(offset: int, entry: MachineEntry) -> None:
-        try:
-            body = decode_body(entry)
-        except FormatError as error:
-            raise DamageError(
-                error.reason,
-                path=survey.path_of(segment_of(offset)),
-                offset=within_segment(offset),
-                advice="use the version of Headwater that wrote it",
-            ) from error
-        tables.take(effect_of(tables, offset, body))
-        log.entries += 1
-
-    log = log_report(disk, survey)
-    log.last_offset = replay_machines(
-        disk,
-        survey,
-        deliver,
-        lambda done: progress(SURVEY_SHARE + done * (1 - SURVEY_SHARE)),
-    )
-    progress(1.0)
+    fold = MachineFold(tables.machines, tables.instances, tables)
+    replay = MachineReplay(disk, survey, fold.take)
+    scan_survey(disk, survey, progress, replay.deliver)
+    found = report_on_machines(survey)
+    found.raise_if_refused()
+    replay.finish()
+    tables.complete()
+    log = log_report(disk, survey, replay)
     _mark_doubt(tables, log.damage)
+    heading = survey.heading
     earlier = heading.damaged_entries if heading else 0
     report = MachineReport(
         log,

@@ -15,10 +15,14 @@ import msgspec
 from headwater.core.errors import HeadwaterError
 from headwater.engine.machines import answers, operations
 from headwater.engine.machines.host import MachineSide
-from headwater.engine.machines.log_reader import History, HistoryEntry, WalPage
+from headwater.engine.machines.log_reader import History, InstanceHistoryEntry, WalPage
 from headwater.engine.machines.watchers import TransitionEvent
 from headwater.engine.operation import Operation
-from headwater.format.machines.bodies import ApplyEvent, CreateInstance, DeleteInstance
+from headwater.format.machines.bodies import (
+    ApplyEventEntry,
+    CreateInstanceEntry,
+    DeleteInstanceEntry,
+)
 from headwater.format.machines.entry import EntryType
 from headwater.model.machines.errors import machine_code
 from headwater.model.machines.instance import Instance
@@ -65,9 +69,9 @@ class _Named(msgspec.Struct):
 _named: Final = msgspec.json.Decoder(_Named).decode
 _encode: Final = msgspec.json.Encoder().encode
 KIND_NAMES: Final[dict[type, str]] = {
-    CreateInstance: "CreateInstance",
-    ApplyEvent: "ApplyEvent",
-    DeleteInstance: "DeleteInstance",
+    CreateInstanceEntry: "CreateInstance",
+    ApplyEventEntry: "ApplyEvent",
+    DeleteInstanceEntry: "DeleteInstance",
 }
 
 
@@ -80,7 +84,7 @@ def machine(answer: answers.MachineVersion, content: Content = _raw) -> wire.Mac
     return wire.MachineAnswer(answer.machine, answer.version, definition, answer.checksum)
 
 
-def machines(listed: list[answers.MachineListed]) -> wire.MachineListAnswer:
+def machines(listed: list[answers.MachineVersions]) -> wire.MachineListAnswer:
     return wire.MachineListAnswer(
         [wire.MachineListed(each.machine, list(each.versions), each.latest) for each in listed]
     )
@@ -164,7 +168,7 @@ def migrated(answer: answers.Applied) -> wire.MigratedAnswer:
     )
 
 
-def deleted(answer: answers.Deleted) -> wire.InstanceDeletedAnswer:
+def deleted(answer: answers.DeletedInstance) -> wire.InstanceDeletedAnswer:
     offset = answer.wal_offset
     return wire.InstanceDeletedAnswer(answer.instance_id, True, offset, str(offset), answer.applied)
 
@@ -175,7 +179,7 @@ def batch(done: answers.BatchDone, content: Content = _raw) -> wire.BatchAnswer:
     return wire.BatchAnswer(results, good, len(results) - good)
 
 
-def _outcome(outcome: answers.Outcome, content: Content) -> wire.BatchOneAnswer:
+def _outcome(outcome: answers.OperationOutcome, content: Content) -> wire.BatchOneAnswer:
     if outcome.error is not None:
         return wire.BatchOneAnswer("error", error=error(outcome.error))
     answer = outcome.answer
@@ -184,7 +188,7 @@ def _outcome(outcome: answers.Outcome, content: Content) -> wire.BatchOneAnswer:
         result = applied(answer, content)
     elif isinstance(answer, answers.Created):
         result = created(answer)
-    elif isinstance(answer, answers.Deleted):
+    elif isinstance(answer, answers.DeletedInstance):
         result = deleted(answer)
     elif isinstance(answer, Instance):
         result = instance(answer, content)
@@ -255,16 +259,16 @@ def history(instance_id: str, current: History, content: Content = _raw) -> wire
     )
 
 
-def _entry(entry: HistoryEntry, content: Content) -> wire.HistoryEntry:
+def _entry(entry: InstanceHistoryEntry, content: Content) -> wire.HistoryEntry:
     body = entry.body
     made = wire.HistoryEntry(
         entry.offset, str(entry.offset), KIND_NAMES[type(body)], body.at, version=body.version
     )
-    if isinstance(body, ApplyEvent):
+    if isinstance(body, ApplyEventEntry):
         made.event, made.event_id = body.event, body.event_id
         made.from_state, made.to_state = body.from_state, body.to_state
         made.payload = content(bytes(body.payload)) if body.payload else None
-    elif isinstance(body, CreateInstance):
+    elif isinstance(body, CreateInstanceEntry):
         made.to_state, made.payload = body.state, content(bytes(body.initial_ctx))
     else:
         made.from_state, made.reason = body.state, body.reason

@@ -21,7 +21,7 @@ from headwater.core.units import MS_PER_S
 from headwater.disk import Disk, OpenMode, replace_file, sync_file, write_all
 from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.answers import InstanceSnapshot
-from headwater.engine.machines.tables import RememberedAnswer, Tables
+from headwater.engine.machines.tables import Tables
 from headwater.format.crc32c import crc32c
 from headwater.format.machines.names import (
     INSTANCE_SUFFIX,
@@ -39,6 +39,7 @@ from headwater.format.machines.snapshot import (
 )
 from headwater.model.machines.definition import Definition, parse_definition
 from headwater.model.machines.instance import Instance
+from headwater.model.machines.remembered import RememberedAnswer
 from headwater.model.machines.values import object_of
 from headwater.recovery.machines.repair import write_index
 from headwater.recovery.machines.snapshot import block_rows
@@ -244,7 +245,8 @@ def _blocks(heading: SnapshotHeading, captured: Captured) -> Iterator[bytes]:
 
 
 def fill_from_snapshot(disk: Disk, path: PurePath, tables: Tables) -> None:
-    """Of a snapshot that recovery has checked. DamageError names file and offset of damage."""
+    """Of a snapshot that recovery has checked. The log goes on from there, and then the tables are
+    `complete`. DamageError names file and offset of damage."""
     try:
         _fill(tables, read_all(disk, path))
     except FormatError as error:
@@ -252,7 +254,6 @@ def fill_from_snapshot(disk: Disk, path: PurePath, tables: Tables) -> None:
 
 
 def _fill(tables: Tables, contents: bytes) -> None:
-    instances: list[Instance] = []
     for kind, plain in decode_blocks(contents):
         if kind is BlockKind.MACHINES:
             for name, version, canonical in block_rows(list[_MachineRow], plain):
@@ -261,7 +262,7 @@ def _fill(tables: Tables, contents: bytes) -> None:
         elif kind is BlockKind.INSTANCES:
             rows: list[Instance] = block_rows(list[Instance], plain)
             _share_texts(tables, rows)
-            instances += rows
+            tables.instances.update({row.id: row for row in rows})
         elif kind is BlockKind.KEYS:
             for remembered in block_rows(list[RememberedAnswer], plain):
                 tables.remember(remembered)
@@ -269,7 +270,6 @@ def _fill(tables: Tables, contents: bytes) -> None:
             tables.retired_ids.update(block_rows(list[str], plain))
         elif kind is BlockKind.HEADING:
             tables.doubt_before = block_rows(SnapshotHeading, plain).doubt_before
-    tables.load(instances)
 
 
 def _share_texts(tables: Tables, rows: Sequence[Instance]) -> None:

@@ -23,13 +23,13 @@ from headwater.engine.machines.answers import (
     BatchDone,
     Compacted,
     Created,
-    Deleted,
+    DeletedInstance,
     Flushed,
     InstancesListed,
     InstanceSnapshot,
-    MachineListed,
     MachinePut,
     MachineVersion,
+    MachineVersions,
     WalStats,
 )
 from headwater.engine.machines.archive import Archive
@@ -211,9 +211,9 @@ class MachineStore:
             definition.machine, definition.version, definition.canonical, definition.checksum
         )
 
-    def list_machines(self) -> list[MachineListed]:
+    def list_machines(self) -> list[MachineVersions]:
         machines = self.tables.machines
-        return [MachineListed(name, sorted(machines[name])) for name in sorted(machines)]
+        return [MachineVersions(name, sorted(machines[name])) for name in sorted(machines)]
 
     # -- instances
 
@@ -275,7 +275,7 @@ class MachineStore:
 
     def delete_instance(
         self, instance_id: str, idempotency_key: str | None = None
-    ) -> Pending[Deleted]:
+    ) -> Pending[DeletedInstance]:
         return self.submit(requests.DeleteInstance(instance_id, idempotency_key))
 
     def migrate_instance(

@@ -1,60 +1,26 @@
 """Everything machines know, as of the last committed entry. The owner's alone.
 
-Changes arrive as effects, in the order of the log: live ones when their entries are committed, and
-at start those read from it. Both take the same way, so replaying gives what was live.
+Changes arrive in the order of the log: live ones as effects, when their entries are committed, and
+at a start those that the fold of the log (`recovery.history.machines`) makes of it. Both are put
+together by the same rules, so replaying gives what was live.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
 from headwater.engine.machines.deletions import Deletions, InstanceDeletion
 from headwater.engine.machines.listing import Listing
-from headwater.format.machines.bodies import (
-    ApplyEvent,
-    Body,
-    Checkpoint,
-    CreateInstance,
-    DeleteInstance,
-)
+from headwater.format.machines.bodies import Body
 from headwater.model.machines.definition import Definition
 from headwater.model.machines.errors import MACHINE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
-
-REMEMBERED_BYTES: Final = 736
-"""What remembering a key costs besides its texts and its context: two objects and references to
-them."""
-Key = tuple[str, str, str]
-"""The kind of request (create, apply, delete), its machine or instance, and the key itself."""
-
-
-class RememberedAnswer(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """The answer under an idempotency key. In snapshots it is a list in this order."""
-
-    kind: str
-    scope: str
-    key: str
-    at: int
-    instance: Instance
-    """As the first call left it; for a delete, as it was before."""
-    from_state: str
-    event: str
-    wal_offset: int
-    event_id: str | None = None
-
-    @property
-    def full_key(self) -> Key:
-        return (self.kind, self.scope, self.key)
-
-    @property
-    def memory_bytes(self) -> int:
-        """About what it keeps from being used otherwise. The context counts in full: the instance
-        has moved on by the time it matters."""
-        return REMEMBERED_BYTES + len(self.scope) + len(self.key) + len(self.instance.ctx)
+from headwater.model.machines.remembered import Key, RememberedAnswer
+from headwater.recovery.history.machines import MachineSink, empties
 
 
 class EntryEffect(msgspec.Struct, frozen=True, gc=False):
@@ -68,7 +34,7 @@ class EntryEffect(msgspec.Struct, frozen=True, gc=False):
     remembered: RememberedAnswer | None = None
 
 
-class Tables:
+class Tables(MachineSink):
     def __init__(self, *, keeps_retired_ids: bool, keys_bytes_max: int) -> None:
         self.machines: dict[str, dict[int, Definition]] = {}
         self.instances: dict[str, Instance] = {}
@@ -116,42 +82,43 @@ class Tables:
             and before.expires_at == after.expires_at
         ):
             self.instances[after.id] = after  # listed where it was
-        elif type(body) in _OF_INSTANCES:
-            self._put(before, after)
-            self._note_deletion(effect)
+        elif before is not after:
+            self._put(effect.offset, before, after, body.at)
         elif effect.definition is not None:
             definition = effect.definition
             self.machines.setdefault(definition.machine, {})[definition.version] = definition
-        elif type(body) is Checkpoint and body.flushed:
-            self.clear()
+        elif empties(body):
+            self.flushed()
         if effect.remembered is not None:
             self.remember(effect.remembered)
 
-    def _put(self, before: Instance | None, after: Instance | None) -> None:
+    def _put(self, offset: int, before: Instance | None, after: Instance | None, at: int) -> None:
         if after is None:
             assert before is not None
             del self.instances[before.id]
-            if self.keeps_retired_ids:
-                self.retired_ids.add(before.id)
+            self.deleted(before, offset, at)
         else:
             self.instances[after.id] = after
             if after.expires_at and (before is None or before.expires_at != after.expires_at):
                 heappush(self._expiring, (after.expires_at, after.id))
+            if before is None:
+                self.made(after)
         self.listing.changed(before, after)
 
-    def _note_deletion(self, effect: EntryEffect) -> None:
-        before, after = effect.before, effect.after
-        if after is None:
-            assert before is not None
-            self.deletions.note(before.id, InstanceDeletion(effect.offset, before.machine))
-        elif before is None and len(self.deletions):
-            self.deletions.forget(after.id)
+    # -- what the fold calls at a start, and live changes as well; implements `MachineSink`
 
-    def load(self, instances: list[Instance]) -> None:
-        """Begin with the instances of a snapshot."""
-        self.instances = {instance.id: instance for instance in instances}
-        self.listing.load(instances)
-        for instance in instances:
+    def made(self, instance: Instance) -> None:
+        self.deletions.forget(instance.id)
+
+    def deleted(self, before: Instance, offset: int, _at: int) -> None:
+        if self.keeps_retired_ids:
+            self.retired_ids.add(before.id)
+        self.deletions.note(before.id, InstanceDeletion(offset, before.machine))
+
+    def complete(self) -> None:
+        """All instances are in their table that the files have: list them."""
+        self.listing.load(self.instances.values())
+        for instance in self.instances.values():
             if instance.expires_at:
                 heappush(self._expiring, (instance.expires_at, instance.id))
 
@@ -197,7 +164,7 @@ class Tables:
         if instance is not None and instance.expires_at:
             heappush(self._expiring, (instance.expires_at, name))
 
-    def clear(self) -> None:
+    def flushed(self) -> None:
         self.machines.clear()
         self.instances.clear()
         self.listing = Listing()
@@ -219,6 +186,3 @@ class Tables:
             "instances": [self.instances[name] for name in sorted(self.instances)],
             "keys": [self.keys[key] for key in sorted(self.keys)],
         }
-
-
-_OF_INSTANCES = frozenset((CreateInstance, ApplyEvent, DeleteInstance))

@@ -48,7 +48,7 @@ from headwater.engine.topics.operations import (
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.frame import FrameFlag
-from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEvent
+from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEventEntry
 from headwater.format.machines.names import global_offset
 from headwater.model.retention_hold import HoldOwner
 
@@ -97,7 +97,7 @@ class _GapRecord(msgspec.Struct, tag_field="type", tag="gap"):
     at: int
 
 
-class _Transition(msgspec.Struct, gc=False):
+class _TransitionRecord(msgspec.Struct, gc=False):
     """A record of the topic."""
 
     instance_id: str
@@ -128,7 +128,7 @@ class _Fresh(NamedTuple):
 
     since: int | None
     """All transitions from here on to `end` are in `moved`; None when they are not."""
-    moved: Sequence[tuple[int, ApplyEvent]]
+    moved: Sequence[tuple[int, ApplyEventEntry]]
     end: int
     plan: CatchUpPlan
     """Reads the same from the log."""
@@ -162,7 +162,7 @@ class TransitionFeeder:
         """The position in FED; None: it holds none."""
         self._hold = store.holds.take(TRANSITIONS, HoldOwner.TRANSITIONS_TOPIC, self._saved)
         self._hold.save = self._save
-        self._moved: list[tuple[int, ApplyEvent]] = []
+        self._moved: list[tuple[int, ApplyEventEntry]] = []
         self._moved_since: int | None = None
         clock = self._clock = topics.core.clock
         self._moved_us = clock.monotonic_us()
@@ -215,7 +215,9 @@ class TransitionFeeder:
             self._moved, self._moved_since = [], None
             return
         self._moved += [
-            (effect.offset, effect.body) for effect in effects if type(effect.body) is ApplyEvent
+            (effect.offset, effect.body)
+            for effect in effects
+            if type(effect.body) is ApplyEventEntry
         ]
 
     def _take(self, start: int) -> _Fresh:
@@ -366,14 +368,14 @@ def _of_event(event: TransitionEvent) -> _Record:
     return _record(event.wal_offset, event, payload)
 
 
-def _of_body(offset: int, body: ApplyEvent) -> _Record:
+def _of_body(offset: int, body: ApplyEventEntry) -> _Record:
     return _record(offset, body, None if body.payload is NO_PAYLOAD else body.payload)
 
 
 def _record(
-    offset: int, moved: ApplyEvent | TransitionEvent, payload: msgspec.Raw | None
+    offset: int, moved: ApplyEventEntry | TransitionEvent, payload: msgspec.Raw | None
 ) -> _Record:
-    transition = _Transition(
+    transition = _TransitionRecord(
         moved.instance_id, moved.machine, moved.version, moved.event, moved.from_state,
         moved.to_state, moved.at, moved.event_id, offset, str(offset), payload,
     )  # fmt: skip

@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from headwater.api.machine_requests import WatchFilter
 from headwater.engine.machines.log_reader import CommittedLog, LogGap, body_of
 from headwater.engine.machines.tables import EntryEffect
-from headwater.format.machines.bodies import ApplyEvent
+from headwater.format.machines.bodies import ApplyEventEntry
 from headwater.format.machines.entry import EntryType
 
 CATCH_UP_EVENTS: Final = 1_000
@@ -37,7 +37,7 @@ class TransitionEvent(NamedTuple):
     event_id: str | None
 
 
-def event_of(offset: int, body: ApplyEvent, ctx: bytes | None) -> TransitionEvent:
+def event_of(offset: int, body: ApplyEventEntry, ctx: bytes | None) -> TransitionEvent:
     return TransitionEvent(
         offset, body.instance_id, body.machine, body.version, body.event, body.from_state,
         body.to_state, body.at, body.payload_json, ctx, body.event_id,
@@ -108,7 +108,7 @@ class CatchUpPlan:
                 following = replace(self, start=offset)
                 break
             body = body_of(entry) if entry.kind is EntryType.APPLY_EVENT else None
-            if isinstance(body, ApplyEvent):
+            if isinstance(body, ApplyEventEntry):
                 event = event_of(offset, body, None)
                 if self.wanted.wants(event):
                     events.append(event)
@@ -201,7 +201,7 @@ class Watchers:
     def publish(self, effects: Iterable[EntryEffect]) -> None:
         for effect in effects:
             body = effect.body
-            if type(body) is not ApplyEvent:
+            if type(body) is not ApplyEventEntry:
                 continue
             interested = self._by_instance.get(body.instance_id, {})
             if not interested and not self._all:

@@ -34,7 +34,7 @@ class TopicWork:
 
 
 @dataclass(frozen=True, slots=True)
-class FileTask:
+class ReclaimTask:
     """One thing to do to files, and what to do as the owner when it was not done."""
 
     work: Callable[[], object]
@@ -62,7 +62,7 @@ class Reclaimer:
         with suppress(OSError, HeadwaterError):
             self._carry_out(self._removals(), while_closing=True)
 
-    def _carry_out(self, tasks: Iterable[FileTask], *, while_closing: bool = False) -> None:
+    def _carry_out(self, tasks: Iterable[ReclaimTask], *, while_closing: bool = False) -> None:
         core = self._core
         first_error: Exception | None = None
         cold_is_away = False
@@ -100,34 +100,34 @@ class Reclaimer:
 
     # -- the tasks of a round
 
-    def _removals(self) -> Iterator[FileTask]:
+    def _removals(self) -> Iterator[ReclaimTask]:
         hidden, self._hidden = self._hidden, []
         has_cold = self._core.cold is not None
         for topic_id in hidden:
             put_back = partial(self._hidden.append, topic_id)
-            yield FileTask(partial(self._remove, topic_id), put_back, is_cold=has_cold)
+            yield ReclaimTask(partial(self._remove, topic_id), put_back, is_cold=has_cold)
 
     def _remove(self, topic_id: int) -> None:
         core = self._core
         topics = core.directory / TOPICS_DIRECTORY
         remove_dropped(core.disk, topics, topic_id, core.cold_store_of(topic_id))
 
-    def _work_of_all(self) -> Iterator[FileTask]:
+    def _work_of_all(self) -> Iterator[ReclaimTask]:
         for work_of in self._core.owner.call(self._decide):
             yield from self._tasks_for(work_of)
 
-    def _tasks_for(self, work_of: TopicWork) -> Iterator[FileTask]:
+    def _tasks_for(self, work_of: TopicWork) -> Iterator[ReclaimTask]:
         topic, drops = work_of.topic, work_of.drops
         again = partial(self._decide_again, topic)
         if drops:
             put_back = partial(self._decide_again, topic, drops)
             is_cold = any(segment.is_cold for segment in drops)
-            yield FileTask(partial(topic.files.drop, *drops), put_back, is_cold)
+            yield ReclaimTask(partial(topic.files.drop, *drops), put_back, is_cold)
         for segment, entries in work_of.rewrites:
             work = partial(self._rewrite, topic, segment, entries)
-            yield FileTask(work, again, segment.is_cold)
+            yield ReclaimTask(work, again, segment.is_cold)
         for segment in work_of.relocations:
-            yield FileTask(partial(self._relocate, topic, segment), again, is_cold=True)
+            yield ReclaimTask(partial(self._relocate, topic, segment), again, is_cold=True)
 
     def _rewrite(self, topic: Topic, segment: Segment, entries: Entries) -> None:
         changed, compacted = topic.files.rewrite(segment, entries)

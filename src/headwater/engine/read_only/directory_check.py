@@ -65,7 +65,7 @@ class DirectoryReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class VerifyScope:
     """What is verified: one directory, and the cold tier that belongs to it."""
 
     disk: Disk
@@ -86,7 +86,7 @@ def verify_directory(
     cold: str | None = None,
 ) -> DirectoryReport:
     """Two scans that agree, or one that found nothing."""
-    scope = Scope(disk, directory, clock, deep, cold)
+    scope = VerifyScope(disk, directory, clock, deep, cold)
     try:
         advance = begin(_data_bytes(disk, directory))
         report = _scan(scope, advance)
@@ -105,7 +105,7 @@ def verify_directory(
     return report
 
 
-def _scan(scope: Scope, advance: Advance) -> DirectoryReport:
+def _scan(scope: VerifyScope, advance: Advance) -> DirectoryReport:
     disk, directory = scope.disk, scope.directory
     wal = inspect_until_stable(disk, directory / WAL_DIRECTORY, deep=scope.deep)
     report = DirectoryReport(wal)

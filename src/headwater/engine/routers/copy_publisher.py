@@ -7,7 +7,6 @@ they go through it, as those writes do: seqs become visible in the order they we
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from headwater.config.topic import Discard
 from headwater.core.durability import Durability
@@ -20,17 +19,15 @@ from headwater.engine.state.tail import TailChunk
 from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.publisher import announce
-from headwater.format.frame import FRAME_BYTES_MIN, FrameFlag
+from headwater.format.appends import SEGMENT_SHIFT
+from headwater.format.frame import FrameFlag
 from headwater.format.router_frames import (
     encode_router_marks,
     encode_router_places,
     encode_seq_ceilings,
 )
-from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.model.router import Slot
 from headwater.wal.ticket import Ticket
-
-_SEGMENT_SHIFT: Final = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
 
 
 @dataclass(slots=True)
@@ -243,7 +240,7 @@ class CopyPublisher:
     def _publish(self, write: CopyWrite, encoded: Encoded, *, logged: bool) -> None:
         core, dest, copies = self._core, write.dest, write.copies
         log, first_seq = dest.log, write.first_seq
-        lengths = [size + _SEGMENT_SHIFT for size in encoded.frames.sizes]
+        lengths = [size + SEGMENT_SHIFT for size in encoded.frames.sizes]
         for slot, begin, end in copies.runs():
             if slot is Slot.COPY:
                 some = slice(begin, end)

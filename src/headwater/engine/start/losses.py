@@ -9,12 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from headwater.core.durability import Durability
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.model.loss import Loss
 from headwater.model.topic import TopicLog
+from headwater.recovery.history.losses import (
+    LossSink,
+    lose_ephemeral,
+    may_lose_ephemeral,
+    reserved_seqs,
+)
 
 
 @dataclass(slots=True)
@@ -49,36 +53,46 @@ def close_gaps(
     for topic in core.registry:
         if topic.broken is not None:
             continue
-        settings = topic.log.settings
-        volatile = not settings.durability.is_logged or topic.topic_id in was_ephemeral
-        if topic.loaded and volatile and _lose_ephemeral(core, topics, topic):
-            filled.append(topic)
+        sink = _Losses(core, topics, topic, filled)
+        ephemeral = topic.topic_id in was_ephemeral
+        if topic.loaded and may_lose_ephemeral(topic.log.settings, was_ephemeral=ephemeral):
+            is_logged = topic.log.settings.durability.is_logged
+            topic.logged_upto = None if is_logged else topic.log.visible_seq
+            lose_ephemeral(sink, topic.stored.head_seq)
         ceiling = core.ceilings.ceiling_of(topic.topic_id)
-        if settings.durability is Durability.DISK and ceiling > topic.log.visible_seq:
+        if reserved_seqs(topic.log, ceiling):
             if not topic.loaded and not load(topic):
                 continue
-            notes.seqs_reserved += ceiling - topic.log.visible_seq
-            topics.fill_dead(topic, ceiling, topic.last_ts, lost=True)
-            filled.append(topic)
+            notes.seqs_reserved += reserved_seqs(topic.log, ceiling)
+            sink.lose(ceiling, logged=True)
         if topic.loaded:
             topics.evict(topic)
     return filled
 
 
-def _lose_ephemeral(core: EngineCore, topics: Topics, topic: Topic) -> bool:
-    """What was not logged is gone. True when that has to be written down."""
-    log, head = topic.log, topic.stored.head_seq
-    is_logged = log.settings.durability.is_logged
-    topic.logged_upto = None if is_logged else log.visible_seq
-    if head <= log.visible_seq:
-        return False
-    if log.count:
-        topics.fill_dead(topic, head, topic.last_ts, lost=True, logged=is_logged)
-        return is_logged
-    topic.log = TopicLog(log.settings, log.epoch, head + 1)
-    topic.log.restore_floors(head + 1, head + 1, log.losses | Loss.LOST_TAIL)
-    core.tail_bytes -= topic.tail_bytes
-    topic.tail_bytes = 0
-    topic.tail.clear()
-    topic.meta = None
-    return False
+@dataclass(frozen=True, slots=True)
+class _Losses(LossSink):
+    """A topic of the engine, which loses what has no record."""
+
+    core: EngineCore
+    topics: Topics
+    topic: Topic
+    filled: list[Topic]
+    """Gets the topics of which it has to be written down."""
+
+    @property
+    def log(self) -> TopicLog:
+        return self.topic.log
+
+    def lose(self, upto_seq: int, *, logged: bool) -> None:
+        self.topics.fill_dead(self.topic, upto_seq, self.topic.last_ts, lost=True, logged=logged)
+        if logged:
+            self.filled.append(self.topic)
+
+    def begin_anew(self, log: TopicLog) -> None:
+        topic = self.topic
+        topic.log = log
+        self.core.tail_bytes -= topic.tail_bytes
+        topic.tail_bytes = 0
+        topic.tail.clear()
+        topic.meta = None

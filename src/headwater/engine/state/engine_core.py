@@ -134,6 +134,8 @@ class EngineCore:
     """Topics that routers may have something to copy from, by id."""
     on_update: Callable[[Topic], None] | None = None
     """Called for every topic that has something new, or is gone: for delivery to streams."""
+    on_published: Callable[[], None] | None = None
+    """Called once for all that one answer of the log made visible: answers are sent together."""
     on_synced: Callable[[Topic], None] | None = None
     """Called for a topic whose visible records were synced only now: for streams that wait for
     it."""

@@ -31,13 +31,15 @@ class TailChunk(NamedTuple):
 class Tail:
     """Chunks in seq order without gaps. Appended at the end, dropped from the front."""
 
-    __slots__ = ("_chunks", "_dropped", "_firsts")
+    __slots__ = ("_chunks", "_dropped", "_end_seq", "_firsts")
 
     def __init__(self) -> None:
         self._chunks: list[TailChunk] = []
         self._firsts: list[int] = []
         self._dropped = 0
         """Entries at the front that are gone but not yet cut off the lists."""
+        self._end_seq = 0
+        """The seq behind the newest; only read while there are any."""
 
     def __len__(self) -> int:
         return len(self._chunks) - self._dropped
@@ -53,14 +55,16 @@ class Tail:
 
     @property
     def last_seq(self) -> int | None:
-        return self._chunks[-1].last_seq if len(self) else None
+        return self._end_seq - 1 if len(self) else None
 
     def append(self, chunk: TailChunk) -> None:
-        last = self.last_seq
-        if last is not None and chunk.first_seq != last + 1:
-            raise InvariantError(f"tail ends at seq {last}, got seq {chunk.first_seq}")
-        self._chunks.append(chunk)
-        self._firsts.append(chunk.first_seq)
+        first_seq = chunk.first_seq
+        chunks = self._chunks
+        if first_seq != self._end_seq and len(chunks) > self._dropped:
+            raise InvariantError(f"tail ends at seq {self._end_seq - 1}, got seq {first_seq}")
+        self._end_seq = first_seq + len(chunk.offsets)
+        chunks.append(chunk)
+        self._firsts.append(first_seq)
 
     def chunks(self, first_seq: int, last_seq: int) -> Iterator[TailChunk]:
         """The chunks that hold any seq of this range, in order."""

@@ -22,6 +22,7 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.core.errors import HeadwaterError, StorageError
+from headwater.engine.partition import Wakeup
 from headwater.engine.pending import Change
 from headwater.engine.state.tail import Tail
 from headwater.engine.state.topic_queue import TopicQueue
@@ -35,8 +36,6 @@ from headwater.model.topic import TopicLog
 from headwater.recovery.topics.stored_topic import StoredTopic
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
-
-Wakeup = Callable[[], None]
 
 
 @dataclass(slots=True, eq=False)
@@ -113,6 +112,23 @@ class Topic:
     def epoch(self) -> int:
         """Counts the topics that had this name."""
         return self.log.epoch
+
+    @property
+    def visible_seq(self) -> int:
+        """The last seq readers may see."""
+        return self.log.visible_seq
+
+    @property
+    def earliest_seq(self) -> int:
+        """The first live seq, also while the index files are not read."""
+        known = None if self.loaded else self.meta
+        return self.log.earliest_seq if known is None else known.earliest_seq
+
+    @property
+    def live_bytes(self) -> int:
+        """Of the payloads, as `earliest_seq`."""
+        known = None if self.loaded else self.meta
+        return self.log.bytes if known is None else known.bytes
 
     @property
     def synced_seq(self) -> int:

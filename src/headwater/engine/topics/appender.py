@@ -1,7 +1,9 @@
 """The way in: admit, take seqs, encode once, submit. The answer of the log goes to `publisher`.
 
-Nothing is awaited here and nothing is done per record that can be done per batch. What fails
-before the log took it leaves nothing behind.
+The unit is the turn: the writes that one pass of the event loop brought, whatever their topics. A
+lone write is a turn of one. Nothing is awaited here, and nothing is done per record that can be
+done per batch, or per topic that can be done per turn. What fails before the log took it leaves
+nothing behind.
 
 Keeps I2, I3, I13.
 """
@@ -15,6 +17,7 @@ from typing import Any, Final
 from headwater.config.topic import Discard, TopicType
 from headwater.core.durability import Durability
 from headwater.core.errors import (
+    HeadwaterError,
     NotAQueueError,
     OverloadedError,
     RequestError,
@@ -31,18 +34,32 @@ from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.publisher import Publisher
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
 from headwater.engine.topics.write import Keyed, Write
-from headwater.format.appends import encode_appends
+from headwater.format.appends import Columns, FramesOfBatch, encode_batches
 from headwater.format.control import IdempotencyEntry, encode_head_watermark, encode_idempotency
-from headwater.format.frame import FRAME_BYTES_MIN, FrameFlag
+from headwater.format.frame import FrameFlag
 from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
-from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.model.pressure import SAMPLE_US
 from headwater.wal.ticket import Ticket
 
-_SEGMENT_SHIFT: Final = SEGMENT_FRAME_BYTES_MIN - FRAME_BYTES_MIN
-"""A record's frame in a segment is this much longer (it is negative) than in the log."""
 _DURABLE: Final = int(FrameFlag.DURABLE)
 _SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
+
+
+class _Submission:
+    """What one turn brings to one shard in one class: it becomes one ticket."""
+
+    __slots__ = ("frame_count", "parts", "writers", "writes")
+
+    def __init__(self) -> None:
+        self.parts: list[bytes] = []
+        self.frame_count = 0
+        self.writers = 0
+        self.writes: list[Write] = []
+
+    def ticket(self, durability: Durability) -> Ticket:
+        ticket = Ticket(b"".join(self.parts), self.frame_count, durability, context=self.writes)
+        ticket.writers = self.writers
+        return ticket
 
 
 class Appender:
@@ -71,12 +88,12 @@ class Appender:
         disable_backpressure: bool = False,
         synced: bool = False,
     ) -> Write:
-        """Start a write. The answer comes through `Write.on_done`, or is there already.
+        """Start a write by itself: a turn of one. The answer comes through `Write.on_done`, or is
+        there already.
 
         `synced` has the ack of a disk-class topic wait for the sync, this once.
         """
-        core = self._core
-        now = core.clock.wall_ms()
+        now = self._core.clock.wall_ms()
         self._admit(now, records.size, disable_backpressure)
         key = None if idempotency_key is None else checked_key(idempotency_key)
         topic = self._topics.for_write(name, create=create, settings=settings)
@@ -84,31 +101,61 @@ class Appender:
             repeat = self._repeat(topic, key, now)
             if repeat is not None:
                 return repeat
-        if records.deliver_at is not None and topic.log.settings.type is not TopicType.QUEUE:
-            self._topics.forget_if_never_made(topic)
-            raise NotAQueueError(f"{name!r} is a log; deliver_at needs a queue")
-        if topic.inbound is not None and topic.inbound.is_exact:
-            raise _takes_copies_only(topic)
-        size = records.size
-        if topic.log.settings.discard is Discard.REJECT:
-            self._topics.evict(topic)  # what expired makes room
         try:
-            first_seq = topic.log.assign(len(records), size, expect_head_seq)
+            write = self._begin(topic, records, now, expect_head_seq)
         except RequestError:
             self._topics.forget_if_never_made(topic)
             raise
-        write = Write(topic, first_seq, max(now, topic.last_ts))
         write.created = topic.creation is not None and topic.in_flight == 0
         write.synced = synced
+        if key is not None:
+            write.keys = [Keyed(key, write.first_seq, write.first_seq + len(records) - 1)]
+        self._submit([write])
+        if write.refusal is not None:
+            raise write.refusal
+        return write
+
+    def append_turn(self, batches: Mapping[Topic, EncodedRecords]) -> list[Write | HeadwaterError]:
+        """Start the writes that one turn of the loop brought, to topics that are there and loaded:
+        a write for each topic, or its refusal, in their order."""
+        now = self._core.clock.wall_ms()
+        started: list[Write | HeadwaterError] = []
+        writes: list[Write] = []
+        for topic, records in batches.items():
+            try:
+                self._admit(now, records.size, disable_backpressure=False)
+                write = self._begin(topic, records, now)
+            except HeadwaterError as refusal:
+                started.append(refusal)
+            else:
+                started.append(write)
+                writes.append(write)
+        self._submit(writes)
+        return [
+            each if isinstance(each, HeadwaterError) or each.refusal is None else each.refusal
+            for each in started
+        ]
+
+    def _begin(
+        self, topic: Topic, records: EncodedRecords, now: int, expect_head_seq: int | None = None
+    ) -> Write:
+        """Admit a batch by the rules of its topic and give it seqs. A refusal takes none."""
+        log = topic.log
+        settings = log.settings
+        if records.deliver_at is not None and settings.type is not TopicType.QUEUE:
+            raise NotAQueueError(f"{topic.name!r} is a log; deliver_at needs a queue")
+        if topic.inbound is not None and topic.inbound.is_exact:
+            raise _takes_copies_only(topic)
+        if settings.discard is Discard.REJECT:
+            self._topics.evict(topic)  # what expired makes room
+        size = records.size
+        first_seq = log.assign(len(records.datas), size, expect_head_seq)
+        if now > topic.last_ts:
+            topic.last_ts = now
+        write = Write(topic, first_seq, topic.last_ts)
+        write.records = records
         write.writers = records.writers
-        try:
-            self._send(write, records, key)
-        except BaseException:
-            topic.log.unassign(first_seq, size)
-            self._topics.forget_if_never_made(topic)
-            raise
-        core.live_bytes += size
-        topic.last_ts = write.ts
+        self._core.live_bytes += size
         return write
 
     def _admit(self, now_ms: int, size: int, disable_backpressure: bool) -> None:
@@ -150,60 +197,93 @@ class Appender:
         )
         return repeat
 
-    def _send(self, write: Write, records: EncodedRecords, key: bytes | None) -> None:
-        core, topic = self._core, write.topic
+    def _submit(self, writes: Sequence[Write]) -> None:
+        """Encode and hand over what was begun, each topic once: one ticket for each shard and
+        class. A write that its shard refuses has given its seqs back, and has the reason."""
+        submissions: dict[tuple[int, Durability], _Submission] = {}
+        try:
+            frames = encode_batches([_columns_of(write) for write in writes])
+            for write, made in zip(writes, frames, strict=True):
+                self._join(write, made, submissions)
+        except BaseException:
+            self._take_back(writes)
+            raise
+        for (shard, durability), submission in submissions.items():
+            try:
+                self._core.submit_to(shard, submission.ticket(durability))
+            except HeadwaterError as refusal:
+                self._take_back(submission.writes)
+                for write in submission.writes:
+                    write.refusal = refusal
+                continue
+            for write in submission.writes:
+                if durability is Durability.FSYNC:
+                    write.waits = True
+                    write.topic.waiting += 1
+                self._under_way(write)
+
+    def _take_back(self, writes: Sequence[Write]) -> None:
+        """Nothing of these reached the log."""
+        for write in writes:
+            if not write.done:
+                topic, size = write.topic, write.records.size
+                topic.log.unassign(write.first_seq, size)
+                self._core.live_bytes -= size
+                self._topics.forget_if_never_made(topic)
+
+    def _join(
+        self,
+        write: Write,
+        frames: FramesOfBatch,
+        submissions: dict[tuple[int, Durability], _Submission],
+    ) -> None:
+        """Put a write into the submission of its shard and class; or make it visible at once, where
+        nothing of it goes into the log."""
+        topic = write.topic
+        write.buffer, write.offsets, write.lengths, write.flags = frames
+        write.tags = write.records.tags
         durability = topic.log.settings.durability
-        flags = records.flags
-        if durability is Durability.FSYNC:
-            flags = [_DURABLE | own for own in flags]
-        frames = encode_appends(
-            topic.topic_id,
-            write.first_seq,
-            [write.ts] * len(records),
-            flags,
-            records.nodes,
-            records.tags,
-            records.datas,
-        )
-        write.tags = records.tags
-        write.flags = flags  # as in the frames: a reader compares the index with them
-        body = write.buffer = frames.buffer
-        write.offsets = frames.offsets
-        write.lengths = [size + _SEGMENT_SHIFT for size in frames.sizes]
-        count = len(frames.offsets)
-        control = [] if topic.creation is None else [topic.creation]
-        flush = None if topic.inbound is None else flush_copies(core, topic)
-        if flush is not None:
-            write.on_flushed = flush.confirm
-            control.append(flush.body)
-        if key is not None:
-            control += self._remember(write, [Keyed(key, write.first_seq, write.last_seq)])
-        elif records.keys is not None:
-            seqs = ((key, write.first_seq + at) for at, key in records.keys.items())
-            control += self._remember(write, [Keyed(key, seq, seq) for key, seq in seqs])
-        if records.deliver_at is not None:
-            control.append(_schedule(write, records.deliver_at))
+        control, control_frames = self._control(write)
+        body, count = write.buffer, len(write.offsets)
         if durability is not Durability.FSYNC:
             write.logged = durability.is_logged
             durability = self._class_for(write, durability)
             if not durability.is_logged and topic.creation is None and topic.in_flight == 0:
                 self._under_way(write)
-                self._publisher.published(write)
+                self._publisher.published([write])
                 return
             if not write.logged:
                 body, count = b"", 0  # only its creation, if anything, goes into the log
-        if control:
-            body = b"".join([*control, body])
-            count += len(control)
-            if flush is not None:
-                count += flush.frame_count - 1
-        ticket = Ticket(body, count, durability, context=write)
-        ticket.writers = write.writers
-        core.submit_to(topic.shard, ticket)
-        if durability is Durability.FSYNC:
-            write.waits = True
-            topic.waiting += 1
-        self._under_way(write)
+        address = topic.shard, durability
+        submission = submissions.get(address)
+        if submission is None:
+            submission = submissions[address] = _Submission()
+        submission.parts += control
+        submission.parts.append(body)
+        submission.frame_count += control_frames + count
+        submission.writers += write.writers
+        submission.writes.append(write)
+
+    def _control(self, write: Write) -> tuple[list[bytes], int]:
+        """What stands in front of its records in their group, and how many frames these are."""
+        topic, records = write.topic, write.records
+        control = [] if topic.creation is None else [topic.creation]
+        count = len(control)
+        flush = None if topic.inbound is None else flush_copies(self._core, topic)
+        if flush is not None:
+            write.on_flushed = flush.confirm
+            control.append(flush.body)
+            count += flush.frame_count
+        if records.keys is not None:
+            seqs = ((key, write.first_seq + at) for at, key in records.keys.items())
+            write.keys = [Keyed(key, seq, seq) for key, seq in seqs]
+        if write.keys:
+            control += self._remember(write)
+            count += len(write.keys)
+        if records.deliver_at is not None:
+            control.append(_schedule(write, records.deliver_at))
+            count += 1
+        return control, count
 
     def _class_for(self, write: Write, durability: Durability) -> Durability:
         """The class this very write is committed with; stronger than its topic's where it must.
@@ -258,9 +338,8 @@ class Appender:
         topic.meta = None
         return True
 
-    def _remember(self, write: Write, keys: Sequence[Keyed]) -> list[bytes]:
+    def _remember(self, write: Write) -> list[bytes]:
         settings = write.topic.log.settings
-        write.keys = keys
         # Not by the time of the record, which may be ahead: no record is older than the one before.
         write.expires_ts = self._core.clock.wall_ms() + settings.idempotency_window_ms
         topic_id, expires_ts = write.topic.topic_id, write.expires_ts
@@ -268,8 +347,22 @@ class Appender:
             encode_idempotency(
                 topic_id, IdempotencyEntry(*keyed, expires_ts, write.created), write.ts
             )
-            for keyed in keys
+            for keyed in write.keys
         ]
+
+
+def _columns_of(write: Write) -> Columns:
+    topic, records = write.topic, write.records
+    return (
+        topic.topic_id,
+        write.first_seq,
+        write.ts,
+        _DURABLE if topic.log.settings.durability is Durability.FSYNC else 0,
+        records.flags,
+        records.nodes,
+        records.tags,
+        records.datas,
+    )
 
 
 def _schedule(write: Write, deliver_at: Mapping[int, int]) -> bytes:

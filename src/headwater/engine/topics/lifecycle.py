@@ -36,7 +36,7 @@ from headwater.format.topic_frames import (
 )
 from headwater.model.loss import Eviction
 from headwater.model.match import TagMatcher
-from headwater.model.topic import Deletion, TopicLog
+from headwater.model.topic import DeleteEffect, TopicLog
 from headwater.wal.ticket import Ticket
 
 _ESSENTIAL: Final = True
@@ -208,7 +208,7 @@ class Topics:
 
     def apply_deletion(
         self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None, upto_seq: int
-    ) -> Deletion:
+    ) -> DeleteEffect:
         deletion = topic.log.delete(before_seq=before_seq, matcher=matcher, upto_seq=upto_seq)
         if len(deletion.seqs):
             topic.unflagged.append(deletion.seqs)
@@ -335,9 +335,10 @@ class Topics:
             self._count(topic, chunk)
 
     def _count(self, topic: Topic, chunk: TailChunk) -> None:
-        topic.tail_bytes += len(chunk.buffer)
-        self._core.tail_bytes += len(chunk.buffer)
-        self._core.dirty[topic.topic_id] = topic
+        core, size = self._core, len(chunk.buffer)
+        topic.tail_bytes += size
+        core.tail_bytes += size
+        core.dirty[topic.topic_id] = topic
 
     def persist_floors(self) -> None:
         """Write floors that moved to the log; they are folded into the next checkpoint too."""
@@ -365,10 +366,10 @@ class Topics:
             topic=topic.name,
             type=log.settings.type.value,
             head_seq=log.visible_seq,
-            earliest_seq=log.earliest_seq if known is None else known.earliest_seq,
+            earliest_seq=topic.earliest_seq,
             next_seq=log.head_seq + 1,
             count=log.count if known is None else known.count,
-            bytes=log.bytes if known is None else known.bytes,
+            bytes=topic.live_bytes,
             evict_floor=log.evict_floor if known is None else known.evict_floor,
             epoch=log.epoch,
             last_write_ts=log.last_write_ts or None,

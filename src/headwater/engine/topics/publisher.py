@@ -33,107 +33,114 @@ class Publisher:
         self._topics = topics
 
     def take_effect(self, tickets: Sequence[Ticket]) -> None:
-        """As the owner: the answers of the log, in its order."""
-        broken: Exception | None = None
-        for run in _runs(tickets):
-            try:
-                self._take(run)
-            except Exception as error:  # the writes behind it are answered all the same (I15)
-                broken = broken or error
+        """As the owner: the answers of the log. They take effect in its order for each topic; the
+        writes of one topic are taken together unless something else was answered between them."""
+        broken: list[Exception] = []
+        by_topic: dict[Topic, list[Write]] = {}
+        for ticket in tickets:
+            context = ticket.context
+            if ticket.error is None and isinstance(context, list):
+                self._note_syncs(ticket, context)
+                for write in context:
+                    by_topic.setdefault(write.topic, []).append(write)
+            else:
+                self._publish(by_topic, broken)
+                self._take(ticket, broken)
+        self._publish(by_topic, broken)
         for ticket in tickets:
             ticket.taken = True
         for shard in self._core.shards:
             shard.advance()
         self._note_synced()
-        if broken is not None:
-            raise broken
+        if self._core.on_published is not None:
+            self._core.on_published()
+        if broken:
+            raise broken[0]
 
-    def _take(self, run: Sequence[Ticket]) -> None:
-        context, error = run[0].context, run[0].error
-        if isinstance(context, Write):
-            if error is not None:
-                self.failed(context, error)
-                return
-            self._note_syncs(run)
-            writes: list[Write] = [ticket.context for ticket in run]
-            if len(writes) > 1 and _is_gapless(writes):
-                self._published_together(writes)
-                return
-            for write in writes:
-                self.published(write)
-        elif isinstance(context, Change):
-            if error is None:
-                context.carry_out()
-            else:
-                context.refuse(error)
+    def _publish(self, by_topic: dict[Topic, list[Write]], broken: list[Exception]) -> None:
+        """Make these writes visible. One that fails is noted in `broken`: those behind it are
+        answered all the same (I15)."""
+        for writes in by_topic.values():
+            runs = [writes] if len(writes) == 1 or _is_gapless(writes) else [[w] for w in writes]
+            for run in runs:
+                try:
+                    self.published(run)
+                except Exception as error:
+                    broken.append(error)
+        by_topic.clear()
 
-    def published(self, write: Write) -> None:
-        """The write is safe, by its class: make it visible and answer."""
-        core, topic = self._core, write.topic
-        _no_longer_under_way(write)
+    def _take(self, ticket: Ticket, broken: list[Exception]) -> None:
+        """A change of something else than records; or what the log refused."""
+        context, error = ticket.context, ticket.error
+        try:
+            if isinstance(context, Change):
+                if error is None:
+                    context.carry_out()
+                else:
+                    context.refuse(error)
+            elif error is not None and isinstance(context, list):
+                for write in context:
+                    self.failed(write, error)
+        except Exception as mistake:
+            broken.append(mistake)
+
+    def published(self, writes: Sequence[Write]) -> None:
+        """Writes of one topic are safe, by its class: make them visible and answer. If there are
+        several, their seqs follow each other and what is visible, and none is special."""
+        core, first = self._core, writes[0]
+        topic = first.topic
+        log = topic.log
+        topic.in_flight -= len(writes)
         topic.creation = None
         core.changed = True
-        if write.on_flushed is not None:
-            write.on_flushed()
+        if first.on_flushed is not None:
+            first.on_flushed()
         if topic.dropped:
-            write.succeed(_answer(write))
+            self._answer(topic, writes)
             return
-        log = topic.log
-        if write.first_seq > log.visible_seq + 1:
+        if first.first_seq > log.visible_seq + 1:
             # An earlier write failed after its seqs were taken: no client has seen them.
-            self._topics.fill_dead(topic, write.first_seq - 1, write.ts, logged=write.logged)
-        log.publish(write.first_seq, write.lengths, write.ts, write.flags, write.tags)
-        if write.scheduled is not None:
-            topic.schedule(write.scheduled)
-        chunk = TailChunk(write.first_seq, write.buffer, write.offsets)
-        self._topics.keep_in_tail(topic, chunk, logged=write.logged)
-        if write.keys:
-            _complete_keys(write, core.clock.wall_ms())
-        self._after(topic, write.writers, len(write.offsets))
-        write.succeed(_answer(write))
-        self._announce(topic)
-
-    def _published_together(self, writes: Sequence[Write]) -> None:
-        """The same for many writes of one topic, whose seqs follow each other."""
-        topic = writes[0].topic
-        topic.creation = None
-        self._core.changed = True
-        lengths: list[int] = []
-        flags: list[int] = []
-        tags: list[bytes] = []
-        times: list[int] = []
-        now = self._core.clock.wall_ms()
-        for write in writes:
-            _no_longer_under_way(write)
-            lengths += write.lengths
-            flags += write.flags
-            tags += write.tags
-            times += [write.ts] * len(write.offsets)
-            if write.keys:
-                _complete_keys(write, now)
-        topic.log.publish(writes[0].first_seq, lengths, times, flags, tags)
-        for chunk in _chunks(writes):
-            self._topics.keep_in_tail(topic, chunk)
-        self._after(topic, sum([write.writers for write in writes]), len(lengths))
-        for write in writes:
-            write.succeed(_answer(write))
-        self._announce(topic)
-
-    def _after(self, topic: Topic, writes: int, records: int) -> None:
-        settings, counters = topic.log.settings, self._core.counters
+            self._topics.fill_dead(topic, first.first_seq - 1, first.ts, logged=first.logged)
+        if len(writes) == 1:
+            log.publish(first.first_seq, first.lengths, first.ts, first.flags, first.tags)
+            chunk = TailChunk(first.first_seq, first.buffer, first.offsets)
+            self._topics.keep_in_tail(topic, chunk, logged=first.logged)
+        else:
+            lengths = [length for write in writes for length in write.lengths]
+            flags = [flag for write in writes for flag in write.flags]
+            tags = [tag for write in writes for tag in write.tags]
+            times = [write.ts for write in writes for _ in write.lengths]
+            log.publish(first.first_seq, lengths, times, flags, tags)
+            for chunk in _chunks(writes):
+                self._topics.keep_in_tail(topic, chunk)
+        if first.scheduled is not None:
+            topic.schedule(first.scheduled)
+        settings = log.settings
         if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
             self._topics.evict(topic)
-        counters.appends += writes
-        counters.records_appended += records
+        self._answer(topic, writes)
+        announce(core, topic)  # after the acks
 
-    def _announce(self, topic: Topic) -> None:
-        """After the acks: wake the readers that wait for records of this topic."""
-        announce(self._core, topic)
+    def _answer(self, topic: Topic, writes: Sequence[Write]) -> None:
+        counters, head_seq = self._core.counters, topic.log.visible_seq
+        for write in writes:
+            if write.waits:
+                topic.waiting -= 1
+            if write.keys:
+                _complete_keys(write, self._core.clock.wall_ms())
+            count = len(write.offsets)
+            counters.appends += write.writers
+            counters.records_appended += count
+            first_seq = write.first_seq
+            last_seq = first_seq + count - 1
+            head_seq = max(head_seq, last_seq)
+            write.succeed(Appended(first_seq, last_seq, head_seq, write.created, deduped=False))
 
     def failed(self, write: Write, error: HeadwaterError) -> None:
         """The log did not take it: give the seqs back if no write took later ones."""
         topic = write.topic
-        _no_longer_under_way(write)
+        topic.in_flight -= 1
+        topic.waiting -= write.waits
         size = sum(write.lengths) - len(write.lengths) * SEGMENT_FRAME_BYTES_MIN
         topic.log.give_up(size)
         self._core.live_bytes = max(self._core.live_bytes - size, 0)
@@ -146,25 +153,27 @@ class Publisher:
 
     # -- syncs
 
-    def _note_syncs(self, run: Sequence[Ticket]) -> None:
+    def _note_syncs(self, ticket: Ticket, writes: Sequence[Write]) -> None:
         """How long the sync took that acks waited for, or that there is one still to come."""
         core = self._core
         assert core.wal is not None
-        topic: Topic = run[0].context.topic
-        counters = core.wal.shards[topic.shard].counters
-        sync_us = counters.sync_us_last
-        if counters.throttle_us_last:
-            for ticket in run:
-                ticket.context.throttle_us = counters.throttle_us_last
-        for ticket in run:
-            write: Write = ticket.context
-            if ticket.durability.waits_for_sync:
+        shard = writes[0].topic.shard
+        counters = core.wal.shards[shard].counters
+        throttle_us = counters.throttle_us_last
+        if throttle_us:
+            for write in writes:
+                write.throttle_us = throttle_us
+        if ticket.durability.waits_for_sync:
+            sync_us = counters.sync_us_last
+            for write in writes:
                 write.sync_us = sync_us
-                continue
+            return
+        unsynced = core.shards[shard].unsynced
+        for write in writes:
+            topic = write.topic
             if not topic.unsynced_writes:
                 topic.last_synced_seq = write.first_seq - 1
             topic.unsynced_writes += 1
-            unsynced = core.shards[topic.shard].unsynced
             unsynced.append((ticket.last_frame, topic, write.last_seq))
 
     def _note_synced(self) -> None:
@@ -189,23 +198,6 @@ def announce(core: EngineCore, topic: Topic) -> None:
         core.on_update(topic)
     if topic.outbound:
         core.route(topic)
-
-
-def _runs(tickets: Sequence[Ticket]) -> list[list[Ticket]]:
-    """Neighbours that are successful writes to one topic; anything else by itself."""
-    runs: list[list[Ticket]] = []
-    topic: Topic | None = None
-    for ticket in tickets:
-        context = ticket.context
-        if ticket.error is not None or not isinstance(context, Write):
-            runs.append([ticket])
-            topic = None
-        elif context.topic is topic:
-            runs[-1].append(ticket)
-        else:
-            runs.append([ticket])
-            topic = context.topic
-    return runs
 
 
 def _is_gapless(writes: Sequence[Write]) -> bool:
@@ -234,19 +226,8 @@ def _chunks(writes: Sequence[Write]) -> list[TailChunk]:
     return [TailChunk(writes[0].first_seq, joined, offsets)]
 
 
-def _no_longer_under_way(write: Write) -> None:
-    write.topic.in_flight -= 1
-    if write.waits:
-        write.topic.waiting -= 1
-
-
 def _complete_keys(write: Write, now_ms: int) -> None:
     keys = write.topic.keys
     for keyed in write.keys:
         keys.complete(keyed.key)
     keys.expire(now_ms)
-
-
-def _answer(write: Write) -> Appended:
-    head = max(write.topic.log.visible_seq, write.last_seq)
-    return Appended(write.first_seq, write.last_seq, head, write.created, deduped=False)

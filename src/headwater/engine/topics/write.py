@@ -9,6 +9,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.results import Appended
 from headwater.engine.pending import Pending
 from headwater.engine.state.topic import Topic
+from headwater.engine.topics.record_encoding import EncodedRecords
 
 
 class Keyed(NamedTuple):
@@ -28,6 +29,8 @@ class Write(Pending[Appended]):
     """Size each record will have in a segment."""
     flags: Sequence[int] = ()
     tags: Sequence[bytes] = ()
+    refusal: HeadwaterError | None = None
+    """Why the log did not even take it: it has no seqs."""
     created = False
     writers = 1
     """How many writes of others it stands for."""
@@ -48,6 +51,8 @@ class Write(Pending[Appended]):
     """How long the sync took that this write waited for."""
     throttle_us = 0
     """How much longer its group waited for company because of pressure, at most."""
+    records: EncodedRecords
+    """What it brings."""
     _followers: list[tuple[Write, int | None]] | None = None
     """Each with the last seq of what it repeats, when that is a part."""
 

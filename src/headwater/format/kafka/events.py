@@ -21,10 +21,10 @@ INTERNAL_KEY: Final = entry_key(INTERNAL_ORG, topic_hash(INTERNAL_ORG, INTERNAL_
 
 
 class Event(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The tag in front of the fields is the name of the class: none is ever given again."""
+    """The tag in front of the fields names the event: none is ever given again."""
 
 
-class TopicMade(Event, frozen=True, tag="topic_made"):
+class TopicMadeEvent(Event, frozen=True, tag="topic_made"):
     org: int
     name: str
     topic_id: bytes
@@ -32,7 +32,7 @@ class TopicMade(Event, frozen=True, tag="topic_made"):
     configs: dict[str, str]
 
 
-class TopicDropped(Event, frozen=True, tag="topic_dropped"):
+class TopicDroppedEvent(Event, frozen=True, tag="topic_dropped"):
     topic_id: bytes
 
 
@@ -133,8 +133,8 @@ class SegmentBegun(Event, frozen=True, tag="segment_begun"):
 
 
 AnyEvent = (
-    TopicMade
-    | TopicDropped
+    TopicMadeEvent
+    | TopicDroppedEvent
     | PartitionsAdded
     | ConfigsSet
     | LogStartMoved

@@ -55,7 +55,7 @@ class NewRecord(NamedTuple):
     headers: Headers = ()
 
 
-class Producer(NamedTuple):
+class BatchProducer(NamedTuple):
     """Who wrote a batch, and which of theirs it is."""
 
     producer_id: int = -1
@@ -63,7 +63,7 @@ class Producer(NamedTuple):
     base_sequence: int = -1
 
 
-NO_PRODUCER: Final = Producer()
+NO_PRODUCER: Final = BatchProducer()
 
 
 def decode_records(batch: Bytes, *, output_bytes_max: int = OUTPUT_BYTES_MAX) -> list[KafkaRecord]:
@@ -157,7 +157,7 @@ def _varint(body: bytes, at: int) -> tuple[int, int]:
 
 
 def encode_batch(
-    records: Iterable[NewRecord], *, codec: int = 0, producer: Producer = NO_PRODUCER
+    records: Iterable[NewRecord], *, codec: int = 0, producer: BatchProducer = NO_PRODUCER
 ) -> bytes:
     """A batch of these records, at least one, with base offset 0."""
     chosen = list(records)
@@ -174,7 +174,7 @@ def encode_gapped(
     last_delta: int,
     *,
     codec: int = 0,
-    producer: Producer = NO_PRODUCER,
+    producer: BatchProducer = NO_PRODUCER,
 ) -> bytes:
     """A batch for readers in which offsets may be missing, also behind the last of its records.
 

@@ -18,7 +18,7 @@ NO_PAYLOAD: Final = msgspec.Raw()
 """Stands for a field that is left out: a raw value cannot be None."""
 
 
-class PutMachine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class PutMachineEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     machine: str
     version: int
     definition: msgspec.Raw
@@ -27,7 +27,7 @@ class PutMachine(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     synced: int = 0
 
 
-class CreateInstance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class CreateInstanceEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     instance_id: str
     machine: str
     version: int
@@ -39,7 +39,7 @@ class CreateInstance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     expires_at: int = 0
 
 
-class ApplyEvent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class ApplyEventEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     instance_id: str
     machine: str
     version: int
@@ -61,7 +61,7 @@ class ApplyEvent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
         return None if self.payload is NO_PAYLOAD else bytes(self.payload)
 
 
-class DeleteInstance(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+class DeleteInstanceEntry(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     instance_id: str
     machine: str
     version: int
@@ -90,9 +90,9 @@ class Checkpoint(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """All machines and instances were removed on request."""
 
 
-Body: TypeAlias = (
-    PutMachine | CreateInstance | ApplyEvent | DeleteInstance | SnapshotTaken | Checkpoint
-)
+InstanceBody: TypeAlias = CreateInstanceEntry | ApplyEventEntry | DeleteInstanceEntry
+"""Those about one instance."""
+Body: TypeAlias = PutMachineEntry | InstanceBody | SnapshotTaken | Checkpoint
 
 
 class _Witness(msgspec.Struct):
@@ -100,10 +100,10 @@ class _Witness(msgspec.Struct):
 
 
 TYPE_OF: Final[dict[type, EntryType]] = {
-    PutMachine: EntryType.PUT_MACHINE,
-    CreateInstance: EntryType.CREATE_INSTANCE,
-    ApplyEvent: EntryType.APPLY_EVENT,
-    DeleteInstance: EntryType.DELETE_INSTANCE,
+    PutMachineEntry: EntryType.PUT_MACHINE,
+    CreateInstanceEntry: EntryType.CREATE_INSTANCE,
+    ApplyEventEntry: EntryType.APPLY_EVENT,
+    DeleteInstanceEntry: EntryType.DELETE_INSTANCE,
     SnapshotTaken: EntryType.SNAPSHOT,
     Checkpoint: EntryType.CHECKPOINT,
 }
@@ -115,16 +115,20 @@ encode_body: Final = msgspec.json.Encoder().encode
 
 
 def decode_body(entry: MachineEntry) -> Body:
+    return decode_payload(entry.kind, entry.payload)
+
+
+def decode_payload(kind: EntryType, payload: bytes) -> Body:
     try:
-        body: Body = _DECODERS[entry.kind].decode(entry.payload)
+        body: Body = _DECODERS[kind].decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise FormatError(f"an entry's JSON is not that of a {entry.kind.name}: {error}") from error
+        raise FormatError(f"an entry's JSON is not that of a {kind.name}: {error}") from error
     return body
 
 
-def witness_of(entry: MachineEntry) -> int:
+def witness_of(payload: bytes) -> int:
     """The offset everything before which was synced when this entry was written; 0 if unsaid."""
     try:
-        return _witness(entry.payload).synced
+        return _witness(payload).synced
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return 0

@@ -10,7 +10,6 @@ from headwater.core.errors import FormatError
 from headwater.format.crc32c import crc32c
 from headwater.format.machines.names import parse_segment_name, segment_name
 
-MACHINE_CURRENT_BYTES_MAX: Final = 256
 _LINE: Final = re.compile(
     r"([0-9a-f]{16}\.wal) durable=([0-9]{1,13}) oldest=([0-9a-f]{16}\.wal) crc32c=([0-9a-f]{8})\n"
 )

@@ -1,6 +1,6 @@
 """The rules of Kafka's consumer groups, pure: no clock, no sockets, no disk."""
 
-from headwater.model.kafka_group.group import Group
+from headwater.model.kafka_group.group import ConsumerGroup
 from headwater.model.kafka_group.member import JoinRequest, Member
 from headwater.model.kafka_group.outcomes import (
     Joined,
@@ -9,11 +9,11 @@ from headwater.model.kafka_group.outcomes import (
     Phase,
     Refusal,
     Refused,
-    Synced,
+    SyncedMember,
 )
 
 __all__ = [
-    "Group",
+    "ConsumerGroup",
     "JoinRequest",
     "Joined",
     "Member",
@@ -22,5 +22,5 @@ __all__ = [
     "Phase",
     "Refusal",
     "Refused",
-    "Synced",
+    "SyncedMember",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from headwater.model.kafka_group.group import Group
+from headwater.model.kafka_group.group import ConsumerGroup
 from headwater.model.kafka_group.member import Member
 from headwater.model.kafka_group.outcomes import Outcome, Phase
 
@@ -22,7 +22,7 @@ class GroupStanding(NamedTuple):
     instances: dict[str, str]
 
 
-class DurableGroup(Group):
+class DurableGroup(ConsumerGroup):
     def __init__(self, org: int, name: str) -> None:
         super().__init__(name)
         self.org = org

@@ -3,7 +3,7 @@
 Pure: times are given, ids are given. A caller that has to wait passes a token, and finds it with
 its outcome in `answers` when a later call, of any member, has decided.
 
-Kept at all times (`promises.check_group`):
+Kept at all times (`tests.rig.invariants.check_group`):
 
 - no members: empty or dead, or still preparing because a member id was given out;
 - no member waits for a join unless the group prepares, none for a sync unless it completes;
@@ -29,7 +29,7 @@ from headwater.model.kafka_group.outcomes import (
     Phase,
     Refusal,
     Refused,
-    Synced,
+    SyncedMember,
 )
 
 SESSION_TIMEOUT_US_MIN: Final = 1_000_000
@@ -38,7 +38,7 @@ REBALANCE_TIMEOUT_US_MAX: Final = 86_400_000_000
 MEMBERS_MAX: Final = 1_000
 
 
-class Group:
+class ConsumerGroup:
     def __init__(self, name: str) -> None:
         self.name = name
         self.phase = Phase.EMPTY
@@ -270,8 +270,8 @@ class Group:
                 member.syncing = None
                 member.renew_session(now_us)
 
-    def _synced(self, member: Member) -> Synced:
-        return Synced(self.protocol_type, self.protocol_name, member.assignment)
+    def _synced(self, member: Member) -> SyncedMember:
+        return SyncedMember(self.protocol_type, self.protocol_name, member.assignment)
 
     # -- being there, and going
 

@@ -52,7 +52,7 @@ class Joined(NamedTuple):
     """A leader that came back: the assignment stands."""
 
 
-class Synced(NamedTuple):
+class SyncedMember(NamedTuple):
     protocol_type: str
     protocol_name: str
     assignment: bytes
@@ -63,4 +63,4 @@ class Refused(NamedTuple):
     member_id: str = ""
 
 
-Outcome = Joined | Synced | Refused
+Outcome = Joined | SyncedMember | Refused

@@ -14,7 +14,7 @@ from headwater.model.machines.values import EMPTY, object_of
 
 
 def created_instance(
-    body: bodies.CreateInstance, offset: int, machine: str, state: str
+    body: bodies.CreateInstanceEntry, offset: int, machine: str, state: str
 ) -> Instance:
     return Instance(
         body.instance_id, machine, body.version, state, bytes(body.initial_ctx), body.at, body.at,
@@ -23,7 +23,7 @@ def created_instance(
 
 
 def applied_instance(
-    body: bodies.ApplyEvent, offset: int, before: Instance, state: str, ctx: bytes
+    body: bodies.ApplyEventEntry, offset: int, before: Instance, state: str, ctx: bytes
 ) -> Instance:
     return Instance(
         before.id, before.machine, body.version, state, ctx, before.created_at, body.at, offset,
@@ -33,7 +33,7 @@ def applied_instance(
 
 
 def replayed_event(
-    body: bodies.ApplyEvent, offset: int, before: Instance | None, machine: str, state: str
+    body: bodies.ApplyEventEntry, offset: int, before: Instance | None, machine: str, state: str
 ) -> Instance:
     """The instance after an event that was read from the log."""
     if before is None:  # its creation was lost to damage

@@ -24,10 +24,6 @@ class FifoKeys:
         """Jobs that wait for their key."""
         return sum(map(len, self._parked.values()))
 
-    def key_of(self, seq: int) -> bytes | None:
-        """The key this job holds, if it does."""
-        return self._keys.get(seq)
-
     def hold(self, key: bytes, seq: int) -> bool:
         """Take the key for this job. False when another has it: the job is parked."""
         holder = self._holders.get(key)

@@ -42,12 +42,6 @@ class RouterGraph:
     def get(self, name: str) -> RouterSettings | None:
         return self._routers.get(name)
 
-    def routers_from(self, source: str) -> list[str]:
-        return list(self._from.get(source, ()))
-
-    def routers_into(self, dest: str) -> list[str]:
-        return list(self._into.get(dest, ()))
-
     def source_of(self, dest: str) -> str | None:
         """The one topic whose records are copied here; None for a topic that is no copy."""
         return next(iter(self._into.get(dest, {}).values()), None)
@@ -94,13 +88,6 @@ class RouterGraph:
                 if not ends[topic]:
                     del ends[topic]
         return settings
-
-    def remove_topic(self, topic: str) -> list[str]:
-        """The topic is gone: so are the routers from it and into it. Gives their names."""
-        gone = sorted({*self._from.get(topic, ()), *self._into.get(topic, ())})
-        for name in gone:
-            self.remove(name)
-        return gone
 
     def _refuse_fan_in(self, wanted: RouterSettings) -> None:
         source = self.source_of(wanted.dest)

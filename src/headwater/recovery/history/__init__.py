@@ -5,7 +5,8 @@ same entries into what they need. What an entry means is decided here and nowher
 built from it is the reader's business. So each module here has a fold, which is pure (no file, no
 clock, entries in and calls out), and the protocol of its sink, which the readers implement.
 
-Topics, whose log is read in two ways, have two folds:
+Kafka's shared log and the machines' log have one fold each, in `kafka` and `machines`. Topics,
+whose log is read in two ways, have two:
 
 - `topics.TopicFold`: which topics there are, by name, id and epoch, and how far the files of each
   are good. It needs control frames only, so a start runs it over the whole log before it reads any
@@ -14,5 +15,7 @@ Topics, whose log is read in two ways, have two folds:
   floors, settings, keys and leases between them, in the order of the log.
 
 `floors` has what both share: what is gone from the front of a topic, and what a delete means.
-Start reading there, then `topics`, then `contents`.
+`losses` is what follows at the end of a log: which seqs of a topic never get a record.
+Start reading there, then `topics`, then `contents`. What a live change makes of an owner's tables
+is decided before it is written (`engine.machines.draft`); a fold is for what is read back.
 """

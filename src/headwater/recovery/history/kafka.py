@@ -2,8 +2,8 @@
 
 The log speaks of itself in events, which are batches of a key of their own among the data:
 
-TopicMade          makes a topic. Not if its id is known: then a checkpoint had it.
-TopicDropped       forgets the topic, and what groups have read of it. Its name may have a newer
+TopicMadeEvent     makes a topic. Not if its id is known: then a checkpoint had it.
+TopicDroppedEvent  forgets the topic, and what groups have read of it. Its name may have a newer
                    topic, which stays.
 PartitionsAdded    gives it more partitions, never fewer.
 ConfigsSet         these are all its configs from here on.
@@ -90,7 +90,7 @@ class KafkaSink(Protocol[T]):
 
     __slots__ = ()
 
-    def make(self, event: events.TopicMade, event_id: int) -> T:
+    def make(self, event: events.TopicMadeEvent, event_id: int) -> T:
         """A new topic, which has nothing yet."""
         raise NotImplementedError
 
@@ -142,13 +142,13 @@ class KafkaFold(Generic[T]):
 
     # -- one for each kind of event
 
-    def _made(self, event: events.TopicMade, event_id: int) -> None:
+    def _made(self, event: events.TopicMadeEvent, event_id: int) -> None:
         if self._table.by_id(event.topic_id) is None:
             topic = self._sink.make(event, event_id)
             self._table.add(topic)
             self._sink.made(topic)
 
-    def _dropped(self, event: events.TopicDropped, _event_id: int) -> None:
+    def _dropped(self, event: events.TopicDroppedEvent, _event_id: int) -> None:
         topic = self._table.by_id(event.topic_id)
         if topic is not None:
             self._table.remove(topic)
@@ -189,8 +189,8 @@ class KafkaFold(Generic[T]):
 
 
 _RULES: Final[dict[type, Callable[[KafkaFold[Any], Any, int], None]]] = {
-    events.TopicMade: KafkaFold._made,
-    events.TopicDropped: KafkaFold._dropped,
+    events.TopicMadeEvent: KafkaFold._made,
+    events.TopicDroppedEvent: KafkaFold._dropped,
     events.PartitionsAdded: KafkaFold._partitions,
     events.ConfigsSet: KafkaFold._configs,
     events.LogStartMoved: KafkaFold._log_start,

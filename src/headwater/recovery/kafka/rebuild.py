@@ -40,7 +40,7 @@ from headwater.format.kafka.events import (
     INTERNAL_KEY,
     AnyEvent,
     PartitionsAdded,
-    TopicMade,
+    TopicMadeEvent,
     decode_event,
 )
 from headwater.format.kafka.names import index_name, log_name
@@ -166,7 +166,7 @@ class Rebuilding:
 
     def _count_from(self, event: AnyEvent) -> None:
         """The partitions an event made: their offsets begin behind it."""
-        if not isinstance(event, TopicMade | PartitionsAdded):
+        if not isinstance(event, TopicMadeEvent | PartitionsAdded):
             return
         topic = self._topics.by_id(event.topic_id)
         if topic is None:
@@ -175,7 +175,7 @@ class Rebuilding:
         for index in range(len(topic.partitions)):
             key = entry_key(topic.org, hashed, index)
             self._names[key] = partition_name(topic.name, index)
-            if isinstance(event, TopicMade) or key not in self._next:
+            if isinstance(event, TopicMadeEvent) or key not in self._next:
                 self._next[key], self._made[key] = 0, topic.made_id
 
     # -- asked by a segment

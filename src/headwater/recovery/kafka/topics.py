@@ -110,7 +110,7 @@ class SeenTopics(KafkaTable[SeenTopic], KafkaSink[SeenTopic]):
 
     # -- the fold's sink
 
-    def make(self, event: events.TopicMade, event_id: int) -> SeenTopic:
+    def make(self, event: events.TopicMadeEvent, event_id: int) -> SeenTopic:
         partitions = [SeenPartition() for _ in range(event.partitions)]
         return SeenTopic(event.org, event.name, event.topic_id, event_id, partitions)
 

@@ -18,7 +18,7 @@ from headwater.disk import Disk
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, encode_checkpoint
 from headwater.format.kafka.entry import count_entries, entry_key
-from headwater.format.kafka.events import INTERNAL_KEY, PREDECESSOR_MISSING, TopicMade
+from headwater.format.kafka.events import INTERNAL_KEY, PREDECESSOR_MISSING, TopicMadeEvent
 from headwater.format.kafka.names import index_name, log_name
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.kafka.survey import judge_begun, list_names, scan_checkpoints
@@ -173,7 +173,7 @@ def _misplaced_chains(
         topic_hash(event.org, event.name)
         for check in checks
         for _, event in check.made
-        if isinstance(event, TopicMade)
+        if isinstance(event, TopicMadeEvent)
     }
     made: dict[bytes, int] = {}
     starts: dict[bytes, int] = {}

@@ -30,7 +30,7 @@ from headwater.format.kafka.events import (
     PartitionsAdded,
     SegmentBegun,
     Synced,
-    TopicMade,
+    TopicMadeEvent,
     decode_event,
 )
 from headwater.format.kafka.names import index_name, log_name
@@ -75,7 +75,7 @@ class KafkaSegmentCheck:
     records: int = 0
     data_bytes: int = 0
     """Of batches whose checksums were checked."""
-    made: list[tuple[int, TopicMade | PartitionsAdded]] = field(default_factory=list)
+    made: list[tuple[int, TopicMadeEvent | PartitionsAdded]] = field(default_factory=list)
     """Events that the checkpoint's state does not have yet, and where each stands."""
     chains: list[OffsetChain] = field(default_factory=list)
     young_keys: dict[bytes, int] = field(default_factory=dict)
@@ -269,11 +269,11 @@ class _SegmentCheck:
             return
         if isinstance(event, SegmentBegun):
             self._result.begun = event.base_id
-        elif isinstance(event, TopicMade | PartitionsAdded):
+        elif isinstance(event, TopicMadeEvent | PartitionsAdded):
             self._result.made.append((offset, event))
         elif isinstance(event, Synced) and event.entries < len(entries):
             self._result.synced_end = int(entries["physical_offset"][event.entries])
-        if isinstance(event, TopicMade):
+        if isinstance(event, TopicMadeEvent):
             hashed = topic_hash(event.org, event.name)
             for number in range(event.partitions):
                 key = entry_key(event.org, hashed, number)

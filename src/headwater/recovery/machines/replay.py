@@ -1,48 +1,119 @@
-"""Replay: every entry that counts, in order, after the survey said which do."""
+"""Replay: every entry that counts, in order, while the segments are read.
+
+What follows from the beginning on without a gap counts, whatever comes behind it: so it is
+delivered when the survey reads it, batch by batch. Only a log that is damaged, or whose numbers
+have a gap, has more that counts; that is delivered when the survey is complete and says what, from
+segments that are read once more.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import PurePath
+from typing import Final
 
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk
-from headwater.format.machines.entry import HEADER_BYTES, MachineEntry, decode_entry, sequence_in
+from headwater.format.machines.entry import HEADER_BYTES, EntryType, sequence_in
+from headwater.format.machines.entry_run import EntryRun, read_run
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.recovery.finding import Action
 from headwater.recovery.machines.judge import BadStretch
-from headwater.recovery.machines.survey import MachineSurvey
+from headwater.recovery.machines.survey import MachineSurvey, beginning_of
 from headwater.recovery.machines.table import STRETCH_TABLE
 from headwater.store.pair import read_all, read_range
 from headwater.wal.entry_log import EntryPosition
 
-Deliver = Callable[[int, MachineEntry], None]
-"""Called with each entry and its global offset."""
+Take = Callable[[EntryType, bytes, int], None]
+"""Called with each entry that counts: its kind, its payload and its global offset."""
+_ADVICE: Final = "use the version of Headwater that wrote it"
 
 
-def replay_machines(
-    disk: Disk, survey: MachineSurvey, deliver: Deliver, progress: Callable[[float], None]
-) -> int | None:
-    """Deliver what counts, one segment in memory at a time; returns the newest entry's offset."""
-    judgement = survey.judgement
-    number, contents, newest = 0, b"", None
-    for done, (segment, run) in enumerate(judgement.runs):
-        if segment != number:
-            progress(done / len(judgement.runs))
-            number, contents = segment, read_all(disk, survey.path_of(segment))
-        at, end = run.offset, len(contents)
-        while at < run.end and (log_offset := global_offset(segment, at)) < judgement.end:
-            try:
-                entry = decode_entry(contents, at, end)
-            except FormatError as error:
-                path = survey.path_of(segment)
-                what = f"changed while it was read: {error.reason}"
-                raise DamageError(what, path=path, offset=within_segment(log_offset)) from error
-            deliver(log_offset, entry)
-            newest = log_offset
-            at += entry.size
-    return newest
+class MachineReplay:
+    """The entries of a survey that is under way.
+
+    Where the next entry is at its place and has the next number, it counts: before it was written
+    all before it was, and a segment is synced before the next one begins. What is behind anything
+    else, and a batch that does not end, is left to the judge.
+    """
+
+    def __init__(self, disk: Disk, survey: MachineSurvey, take: Take) -> None:
+        """`take` raises FormatError for what it does not understand."""
+        self._disk = disk
+        self._survey = survey
+        self._take = take
+        begin, sequence = beginning_of(survey)
+        self._delivered = begin
+        """Everything before this offset is delivered."""
+        self._segment, self._at = segment_of(begin), within_segment(begin)
+        """Where the next entry must be, or at the beginning of the next segment."""
+        self._expected = sequence
+        """And its number. None: what comes next is the judge's."""
+        self._held: list[tuple[int, EntryRun]] = []
+        """Entries of a batch that did not end yet, by segment."""
+        self._failure: DamageError | None = None
+        self.entries = 0
+        self.newest: int | None = None
+        """Where the newest entry is that was delivered."""
+
+    def deliver(self, number: int, run: EntryRun) -> None:
+        """The next sound entries, which the survey reads."""
+        here = (number, run.offsets[0])
+        places = ((self._segment, self._at), (self._segment + 1, 0))
+        if here not in places or run.first != self._expected:
+            self._expected = None
+            return
+        self._segment, self._at = number, run.end
+        self._expected = run.first + len(run.kinds)
+        if not run.whole:
+            self._held.append((number, run))
+            return
+        held, self._held = self._held, [(number, run.behind(run.whole))]
+        try:
+            for segment, batch in held:
+                self._deliver(segment, batch, len(batch.kinds))
+            self._deliver(number, run, run.whole)
+        except DamageError as error:  # the survey may have something to say that comes first
+            self._failure, self._expected = error, None
+
+    def finish(self) -> None:
+        """The survey is complete: deliver what else counts."""
+        if self._failure is not None:
+            raise self._failure
+        judgement = self._survey.judgement
+        number, contents = 0, b""
+        for segment, run in judgement.runs:
+            at = max(global_offset(segment, run.offset), self._delivered)
+            end = min(global_offset(segment, run.end), judgement.end)
+            if at < end and segment != number:
+                number, contents = segment, read_all(self._disk, self._survey.path_of(segment))
+            while at < end:
+                again = read_run(contents, within_segment(at))
+                count = bisect_left(again.offsets, within_segment(end))
+                if not count:
+                    path, offset = self._survey.path_of(segment), within_segment(at)
+                    raise DamageError("changed while it was read", path=path, offset=offset)
+                self._deliver(segment, again, count)
+                at = global_offset(segment, again.end)
+
+    def _deliver(self, number: int, run: EntryRun, count: int) -> None:
+        if not count:
+            return
+        base, take, at = global_offset(number, 0), self._take, 0
+        rows = zip(run.kinds, run.payloads, run.offsets, strict=True)
+        try:
+            for kind, payload, at in islice(rows, count):
+                take(kind, payload, base + at)
+        except FormatError as error:
+            path = self._survey.path_of(number)
+            raise DamageError(error.reason, path=path, offset=at, advice=_ADVICE) from error
+        self.entries += count
+        self.newest = base + at
+        end = run.end if count == len(run.offsets) else run.offsets[count]
+        self._delivered = base + end
 
 
 @dataclass(slots=True)
@@ -50,7 +121,6 @@ class MachineLogReport:
     """What reading the log gave."""
 
     position: EntryPosition
-    entries: int = 0
     damage: list[BadStretch] = field(default_factory=list)
     """Stretches that were skipped."""
     torn: BadStretch | None = None
@@ -58,16 +128,19 @@ class MachineLogReport:
     segments: list[int] = field(default_factory=list)
     first_sequences: dict[int, int] = field(default_factory=dict)
     """Number of the first entry of each segment that has one."""
+    entries: int = 0
+    """That were read and count."""
     last_offset: int | None = None
-    """Of the newest entry that was read."""
+    """Of the newest of them."""
 
     @property
     def damaged_entries(self) -> int:
         return sum(each.entries for each in self.damage)
 
 
-def log_report(disk: Disk, survey: MachineSurvey) -> MachineLogReport:
+def log_report(disk: Disk, survey: MachineSurvey, replay: MachineReplay) -> MachineLogReport:
     """As the survey saw it, before anything is repaired."""
+    known = {scan.number: scan.first_sequence for scan in survey.scans if scan.begin == 0}
     judgement = survey.judgement
     segments = survey.unbroken
     report = MachineLogReport(_position(survey), segments=segments, torn=judgement.torn)
@@ -79,9 +152,10 @@ def log_report(disk: Disk, survey: MachineSurvey) -> MachineLogReport:
     if report.torn is not None:
         report.torn_bytes = _used_behind(survey, report.torn.offset)
     for number in segments:
-        first = _first_sequence(disk, survey.path_of(number))
+        first = known.get(number) or _first_sequence(disk, survey.path_of(number))
         if first is not None:
             report.first_sequences[number] = first
+    report.entries, report.last_offset = replay.entries, replay.newest
     return report
 
 

@@ -1,33 +1,37 @@
 """One segment of the machines' log, from entry to entry, by itself. The only reader of segments.
 
 It says where entries follow each other without a gap, and where bytes are none. What that means,
-damage or a torn tail, only all segments and CURRENT together can show: see `verdict`.
+damage or a torn tail, only all segments and CURRENT together can show: see `judge`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final
 
-from headwater.core.errors import FormatError
+from headwater.core.errors import FormatError, InvariantError
+from headwater.core.units import KIB
 from headwater.disk import Disk
 from headwater.format.machines.bodies import (
-    ApplyEvent,
     Body,
-    Checkpoint,
-    CreateInstance,
-    DeleteInstance,
-    decode_body,
+    decode_payload,
     witness_of,
 )
-from headwater.format.machines.entry import MAGIC_BYTES, MachineEntry, decode_entry, is_newer
+from headwater.format.machines.entry import MAGIC_BYTES, EntryType, decode_entry, is_newer
+from headwater.format.machines.entry_run import EntryRun, read_run
 from headwater.format.machines.names import global_offset
+from headwater.recovery.history.machines import InstanceChains, empties
 from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault, listed
 
+Deliver = Callable[[int, EntryRun], None]
+"""Called with the segment's number and sound entries of it that follow each other. Those that
+were here before are left out."""
 NEWER_ENTRY: Final = "an entry of a kind this version does not know"
 HERE_BEFORE: Final = "an entry that was here before"
+_ZEROS: Final = bytes(64 * KIB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,8 @@ class UnreadableBytes:
 class MachineScan:
     path: str
     number: int
+    begin: int = 0
+    """Where in it the scan began."""
     items: list[Run | UnreadableBytes] = field(default_factory=list)
     """In the order of their offsets."""
     faults: list[VerifyFault] = field(default_factory=list)
@@ -98,9 +104,14 @@ class MachineScan:
     """Number of the entry at each wanted offset; None when no entry begins there."""
 
 
-def scan_machine_segment(disk: Disk, segment: MachineSegment) -> MachineScan:
-    """Header and payload of every entry, their order, and the zeros behind them."""
-    scan = MachineScan(segment.path, segment.number, wanted=dict.fromkeys(segment.wanted))
+def scan_machine_segment(
+    disk: Disk, segment: MachineSegment, deliver: Deliver = lambda _number, _run: None
+) -> MachineScan:
+    """Header and payload of every entry, their order, and the zeros behind them. `deliver` gets
+    the sound entries, while they are in memory."""
+    scan = MachineScan(
+        segment.path, segment.number, segment.begin, wanted=dict.fromkeys(segment.wanted)
+    )
     path = PurePath(segment.path)
     try:
         contents = read_all(disk, path)
@@ -108,17 +119,19 @@ def scan_machine_segment(disk: Disk, segment: MachineSegment) -> MachineScan:
         what = "went away while it was read"
         scan.faults.append(VerifyFault(path, None, what, True, FaultKind.CHANGED))
         return scan
-    _EntryScan(contents, segment, scan).run()
+    _EntryScan(contents, segment, scan, deliver).run()
     return scan
 
 
 class _EntryScan:
-    def __init__(self, contents: bytes, segment: MachineSegment, scan: MachineScan) -> None:
+    def __init__(
+        self, contents: bytes, segment: MachineSegment, scan: MachineScan, deliver: Deliver
+    ) -> None:
         self._contents = contents
         self._segment = segment
         self._scan = scan
-        self._last: dict[str, int] = {}
-        """The newest entry about each instance."""
+        self._deliver = deliver
+        self._chains = InstanceChains()
         self._wrong: list[tuple[int, str]] = []
         self._begun: tuple[int, int] | None = None
         """Offset and number of the first entry of the run that goes on."""
@@ -130,44 +143,32 @@ class _EntryScan:
     def run(self) -> None:
         scan, contents = self._scan, self._contents
         scan.data_bytes = len(contents)
-        scan.used = len(contents.rstrip(b"\0"))
+        scan.used = _used(contents)
         at, end = self._segment.begin, len(contents)
         while at < end:
-            if not contents.startswith(MAGIC_BYTES, at):
-                if at >= scan.used:
-                    break
-                at = self._pass_over(at, UnreadableBytes(at, "no entry begins here"))
-                continue
-            try:
-                entry = decode_entry(contents, at, end)
-            except FormatError as error:
-                newer = is_newer(contents, at, end)
-                bad = UnreadableBytes(at, NEWER_ENTRY if newer else error.reason, newer)
-                at = self._pass_over(at, bad)
-                continue
-            self._take(at, entry)
-            at += entry.size
+            run = read_run(contents, at)
+            if run.kinds:
+                self._take(run)
+                at = run.end
+            elif contents.startswith(MAGIC_BYTES, at) or at < scan.used:
+                at = self._pass_over(at)
+            else:
+                break
         self._end_run(at)
         if self._open is not None:
             scan.open_batch = self._open[0]
         scan.faults += listed(PurePath(scan.path), self._wrong, FaultKind.ENTRY)
 
-    def _pass_over(self, at: int, bad: UnreadableBytes) -> int:
+    def _pass_over(self, at: int) -> int:
         """Note bad bytes, and find the next sound entry, or the end."""
         contents = self._contents
         self._end_run(at)
-        self._scan.items.append(bad)
-        self._last.clear()  # an entry about any instance may be among them
-        end = len(contents)
+        self._scan.items.append(_what_is_wrong(contents, at))
+        self._chains.interrupt()
         offset = contents.find(MAGIC_BYTES, at + 1)
-        while offset >= 0:
-            try:
-                decode_entry(contents, offset, end)
-            except FormatError:
-                offset = contents.find(MAGIC_BYTES, offset + 1)
-                continue
-            return offset
-        return end
+        while offset >= 0 and not read_run(contents, offset, 1).kinds:
+            offset = contents.find(MAGIC_BYTES, offset + 1)
+        return offset if offset >= 0 else len(contents)
 
     def _end_run(self, at: int) -> None:
         if self._begun is None:
@@ -186,48 +187,52 @@ class _EntryScan:
         self._scan.items.append(run)
         self._begun = None
 
-    def _take(self, at: int, entry: MachineEntry) -> None:
+    def _take(self, run: EntryRun) -> None:
         scan = self._scan
-        if entry.sequence < self._next:
+        if run.first < self._next:
             if self._begun is not None or not _is_stale(scan.items):
-                self._end_run(at)
-                scan.items.append(UnreadableBytes(at, HERE_BEFORE))
-                self._last.clear()
-            return
-        if self._begun is not None and entry.sequence != self._next:
-            self._end_run(at)
-            self._last.clear()
+                self._end_run(run.offsets[0])
+                scan.items.append(UnreadableBytes(run.offsets[0], HERE_BEFORE))
+                self._chains.interrupt()
+            run = run.behind(self._next - run.first)
+            if not run.kinds:
+                return
+        if self._begun is not None and run.first != self._next:
+            self._end_run(run.offsets[0])
+            self._chains.interrupt()
         if self._begun is None:
-            self._begun = (at, entry.sequence)
+            self._begun = (run.offsets[0], run.first)
             self._ends_batch, self._open = False, None
-        self._next = entry.sequence + 1
+        self._next = run.first + len(run.kinds)
         if scan.first_sequence is None:
-            scan.first_sequence = entry.sequence
-        if at in scan.wanted:
-            scan.wanted[at] = entry.sequence
-        scan.entries += 1
-        scan.end = at + entry.size
-        if not entry.more:
+            scan.first_sequence = run.first
+        for at in scan.wanted.keys() & set(run.offsets):
+            scan.wanted[at] = run.first + run.offsets.index(at)
+        scan.entries += len(run.kinds)
+        scan.end = run.end
+        if run.whole:
             self._ends_batch, self._open = True, None
-        elif self._open is None:
-            self._open = (at, entry.sequence)
+        if self._open is None and run.whole < len(run.kinds):
+            self._open = (run.offsets[run.whole], run.first + run.whole)
         if self._segment.witnesses:
-            self._note_witness(at, entry)
+            for at, kind, payload in zip(run.offsets, run.kinds, run.payloads, strict=True):
+                self._note_witness(at, kind, payload)
+        self._deliver(scan.number, run)
 
-    def _note_witness(self, at: int, entry: MachineEntry) -> None:
+    def _note_witness(self, at: int, kind: EntryType, payload: bytes) -> None:
         scan = self._scan
         here = global_offset(scan.number, at)
         synced = 0
         if self._segment.deep:
             try:
-                body = decode_body(entry)
+                body = decode_payload(kind, payload)
             except FormatError as error:
                 self._wrong.append((at, error.reason))
             else:
                 synced = body.synced
                 self._check_body(at, here, body)
         else:
-            synced = witness_of(entry)
+            synced = witness_of(payload)
         # An entry cannot witness itself, nor what comes after it.
         scan.witness = max(scan.witness, min(synced, here))
 
@@ -235,17 +240,35 @@ class _EntryScan:
         """What an entry says of offsets: none is ahead of it, and none is left out."""
         if body.synced > here:
             self._wrong.append((at, f"knows {body.synced} as synced, which is behind it"))
-        if isinstance(body, Checkpoint) and body.flushed:
-            self._last.clear()
+        if empties(body):
             self._scan.flushes.append((here, body.at))
-        elif isinstance(body, CreateInstance):
-            self._last[body.instance_id] = here
-        elif isinstance(body, ApplyEvent | DeleteInstance):
-            known = self._last.get(body.instance_id, body.previous)
-            if body.previous != known or known >= here:
-                what = f"the entry before about the same instance is at {known}"
-                self._wrong.append((at, f"{what}, and it says {body.previous}"))
-            self._last[body.instance_id] = here
+        wrong = self._chains.take(body, here)
+        if wrong:
+            self._wrong.append((at, wrong))
+
+
+def _used(contents: bytes) -> int:
+    """Without the zeros at the end. Most of a segment may be zeros: they are compared, not read
+    one by one."""
+    end = len(contents)
+    while contents.endswith(_ZEROS, 0, end):
+        end -= len(_ZEROS)
+    begin = max(end - len(_ZEROS), 0)
+    return begin + len(contents[begin:end].rstrip(b"\0"))
+
+
+def _what_is_wrong(contents: bytes, at: int) -> UnreadableBytes:
+    """Of bytes where no sound entry begins."""
+    if not contents.startswith(MAGIC_BYTES, at):
+        return UnreadableBytes(at, "no entry begins here")
+    end = len(contents)
+    if is_newer(contents, at, end):
+        return UnreadableBytes(at, NEWER_ENTRY, newer=True)
+    try:
+        decode_entry(contents, at, end)
+    except FormatError as error:
+        return UnreadableBytes(at, error.reason)
+    raise InvariantError(f"an entry at {at} is sound, and was read as if it were not")
 
 
 def _is_stale(items: list[Run | UnreadableBytes]) -> bool:

@@ -41,6 +41,7 @@ from headwater.format.names import (
 from headwater.recovery.machines.histories import history_faults
 from headwater.recovery.machines.judge import LogJudgement, judge_log
 from headwater.recovery.machines.segment import (
+    Deliver,
     MachineScan,
     MachineSegment,
     scan_machine_segment,
@@ -170,39 +171,44 @@ def begin_survey(disk: Disk, directory: PurePath, *, whole: bool = True) -> Mach
 def complete_survey(survey: MachineSurvey, scans: Sequence[MachineScan]) -> MachineSurvey:
     """Every segment was scanned: what do they come to?"""
     survey.scans = scans
-    begin, sequence = _begin(survey)
+    begin, sequence = beginning_of(survey)
     survey.judgement = judge_log(scans, begin, sequence, survey.current_witness)
     return survey
 
 
-def survey_machines(
+def survey_machines(disk: Disk, directory: PurePath, *, whole: bool = True) -> MachineSurvey:
+    return scan_survey(disk, begin_survey(disk, directory, whole=whole))
+
+
+def scan_survey(
     disk: Disk,
-    directory: PurePath,
-    *,
-    whole: bool = True,
+    survey: MachineSurvey,
     progress: Callable[[float], None] = lambda _: None,
+    deliver: Deliver = lambda _number, _run: None,
 ) -> MachineSurvey:
-    survey = begin_survey(disk, directory, whole=whole)
-    if whole:
-        return complete_survey(survey, _scan(disk, survey, progress, witnesses=True))
-    # Without bad bytes it does not matter what entries knew as synced: so that is read only then.
-    complete_survey(survey, _scan(disk, survey, progress, witnesses=False))
-    if survey.judgement.stretches:
-        complete_survey(survey, _scan(disk, survey, progress, witnesses=True))
+    """Every segment is read, once. What entries knew as synced matters only where bytes are bad:
+    where the scans left it out, they are done again for it."""
+    complete_survey(survey, _scan(disk, survey.segments, progress, deliver))
+    if survey.judgement.stretches and not all(each.witnesses for each in survey.segments):
+        survey.segments = [replace(each, witnesses=True) for each in survey.segments]
+        scan_survey(disk, survey)
     return survey
 
 
 def _scan(
-    disk: Disk, survey: MachineSurvey, progress: Callable[[float], None], *, witnesses: bool
+    disk: Disk,
+    segments: Sequence[MachineSegment],
+    progress: Callable[[float], None],
+    deliver: Deliver,
 ) -> list[MachineScan]:
     scans = []
-    for segment in survey.segments:
-        scans.append(scan_machine_segment(disk, replace(segment, witnesses=witnesses)))
-        progress(len(scans) / len(survey.segments))
+    for segment in segments:
+        scans.append(scan_machine_segment(disk, segment, deliver))
+        progress(len(scans) / len(segments))
     return scans
 
 
-def _begin(survey: MachineSurvey) -> tuple[int, int | None]:
+def beginning_of(survey: MachineSurvey) -> tuple[int, int | None]:
     """Where the scans begin, and the number of the entry there, where that is known."""
     heading = survey.heading
     if not survey.segments:
@@ -285,6 +291,7 @@ def _segments(survey: MachineSurvey, whole: bool) -> list[MachineSegment]:
             n,
             within_segment(heading.wal_offset) if heading and n == first else 0,
             deep=False,
+            witnesses=False,
         )
         for n in survey.numbers
         if n >= first

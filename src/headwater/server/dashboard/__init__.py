@@ -9,7 +9,7 @@ has no privileges.
 `maintenance_reports` serves the last reports of `headwater verify`, `headwater doctor` and the
 pipeline's jobs, which those leave in a directory beside the data (`engine.reports`).
 
-`routes` is the table of both; `http.routes` joins it to the others. The content security policy
-lets nothing run but our own scripts. Handlers run on the loop thread; reading reports waits for
-files, so it is an operation. Start reading at `files.web_files`.
+`routes` is the table of both. The content security policy lets nothing run but our own scripts.
+Handlers run on the loop thread; reading reports waits for files, so it is an operation. Start
+reading at `files.web_files`.
 """

@@ -8,15 +8,13 @@ the page, so a payload that got into it as markup would still do nothing.
 from __future__ import annotations
 
 from functools import cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from headwater.disk.package import package_files
 from headwater.format.checksum import checksum64
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import NOT_MODIFIED, Exchange
 from headwater.wire.http_errors import HttpError
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 PACKAGE: Final = "headwater.web"
 FRONT: Final = "index.html"
@@ -60,11 +58,11 @@ def _headers(kind: str, contents: bytes) -> dict[str, str]:
     }
 
 
-def front(_app: App, exchange: Exchange) -> None:
+def front(_backend: Backend, exchange: Exchange) -> None:
     _send(exchange, web_files()[FRONT])
 
 
-def file(_app: App, exchange: Exchange) -> None:
+def file(_backend: Backend, exchange: Exchange) -> None:
     web_file = web_files().get(exchange.parameters[0])
     if web_file is None:
         raise HttpError("not_found", "the dashboard has no such file")

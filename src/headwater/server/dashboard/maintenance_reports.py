@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from headwater.engine.engine import Engine
 from headwater.engine.maintenance.reports import Reports, read_reports
 from headwater.engine.operation import InFiles, Operation
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.topic_handlers import answer
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 
 def _read_reports(engine: Engine) -> Operation[Reports]:
@@ -23,7 +20,7 @@ def _read_reports(engine: Engine) -> Operation[Reports]:
     return reports
 
 
-async def list_jobs(app: App, exchange: Exchange) -> None:
-    reports = await app.ready_database.drive(_read_reports(app.engine))
+async def list_jobs(backend: Backend, exchange: Exchange) -> None:
+    reports = await backend.ready_database.drive(_read_reports(backend.engine))
     runs = [msgspec.structs.asdict(report) for report in reports.kept]
     answer(exchange, 200, {"runs": runs, "unreadable": reports.unreadable})

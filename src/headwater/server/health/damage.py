@@ -8,28 +8,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headwater.engine.state.damage_ledger import DamagedRange, DamageLedger
+from headwater.observe.logs import Logger
 from headwater.server.access.keys import ApiKey, Scope
+from headwater.server.backend import Backend
 from headwater.wire.status_answers import DamageSeen, PlaceSeen
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 ENTRIES_LISTED_MAX: Final = 100
 """In one answer; the log has more."""
 
 
-def ledgers_of(app: App) -> Iterator[DamageLedger]:
-    yield app.engine.core.damage
-    if app.kafka is not None and app.kafka.store is not None:
-        yield app.kafka.store.core.damage
+def ledgers_of(backend: Backend) -> Iterator[DamageLedger]:
+    yield backend.engine.core.damage
+    if backend.kafka_store is not None:
+        yield backend.kafka_store.core.damage
 
 
-def parts_seen(app: App, key: ApiKey) -> dict[str, list[dict[str, Any]]]:
+def parts_seen(backend: Backend, key: ApiKey) -> dict[str, list[dict[str, Any]]]:
     """Which parts of the directory are away, and what the last start repaired in the others."""
-    parts, is_admin = app.engine.core.parts, _is_admin(key)
+    parts, is_admin = backend.engine.core.parts, _is_admin(key)
 
     def shown(detail: dict[str, Any], field: str) -> dict[str, Any]:
         path = detail[field]
@@ -45,18 +44,18 @@ def _is_admin(key: ApiKey) -> bool:
     return Scope.ADMIN in key.scopes and not key.prefixes
 
 
-def damage_seen(app: App, key: ApiKey) -> DamageSeen:
+def damage_seen(backend: Backend, key: ApiKey) -> DamageSeen:
     """What this key may know: damage in topics that it may name. The path shows where the server
     keeps its data, so it is for an admin; any other key gets the file's name."""
     entries = [
         entry
-        for ledger in ledgers_of(app)
+        for ledger in ledgers_of(backend)
         for entry in list(ledger.ranges)
         if not entry.repaired and _may_see(key, entry.topic, entry.organisation)
     ]
     is_admin = _is_admin(key)
     return DamageSeen(
-        damaged_records(app, key).total(),
+        damaged_records(backend, key).total(),
         [
             PlaceSeen(
                 entry.topic,
@@ -72,10 +71,10 @@ def damage_seen(app: App, key: ApiKey) -> DamageSeen:
     )
 
 
-def damaged_records(app: App, key: ApiKey) -> Counter[str]:
+def damaged_records(backend: Backend, key: ApiKey) -> Counter[str]:
     """Records that were met and cannot be read, by topic, of those that the key may name."""
     records: Counter[str] = Counter()
-    for ledger in ledgers_of(app):
+    for ledger in ledgers_of(backend):
         for (topic, organisation), count in ledger.records.items():
             if _may_see(key, topic, organisation):
                 records[topic] += count
@@ -89,23 +88,24 @@ def _may_see(key: ApiKey, topic: str, organisation: int | None) -> bool:
 class DamageWatch:
     """Logs each damaged range once."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, backend: Backend, log: Logger) -> None:
+        self._backend = backend
+        self._log = log
         self._overflow_logged: set[int] = set()
 
     def check(self) -> None:
-        for number, ledger in enumerate(ledgers_of(self._app)):
+        for number, ledger in enumerate(ledgers_of(self._backend)):
             for entry in ledger.take_new():
-                self._log(entry)
+                self._report(entry)
             if ledger.overflowed and number not in self._overflow_logged:
                 self._overflow_logged.add(number)
-                self._app.log.error(
+                self._log.error(
                     "there is more damage than the list holds; run headwater verify",
                     listed=len(ledger.ranges),
                 )
 
-    def _log(self, entry: DamagedRange) -> None:
-        say = self._app.log.warning if entry.repaired else self._app.log.error
+    def _report(self, entry: DamagedRange) -> None:
+        say = self._log.warning if entry.repaired else self._log.error
         say(
             "a damaged index entry was read again from its data"
             if entry.repaired

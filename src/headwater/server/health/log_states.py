@@ -4,14 +4,13 @@ as the worst of them."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.core.errors import PoisonedError
+from headwater.observe.logs import Logger
+from headwater.server.backend import Backend
 from headwater.wal.committer import LogState
 from headwater.wal.shard import Shard
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 STATE_NAMES: Final = {
     LogState.WRITABLE: "ok",
@@ -28,28 +27,28 @@ _WORDS: Final = {
 _WORST_FIRST: Final = (LogState.POISONED, LogState.FULL)
 
 
-def shards_of(app: App) -> Iterator[tuple[str, int, Shard]]:
+def shards_of(backend: Backend) -> Iterator[tuple[str, int, Shard]]:
     """Whose log it is, the number of the shard, the shard. Only logs that are open."""
-    engine = app.engine
+    engine = backend.engine
     assert engine.core.wal is not None
     for number, shard in enumerate(engine.core.wal.shards):
         yield "topics", number, shard
     if engine.machines.store is not None:
         yield "machines", 0, engine.machines.store.shard
-    if app.kafka is not None and app.kafka.store is not None:
-        yield "kafka", 0, app.kafka.store.shard
+    if backend.kafka_store is not None:
+        yield "kafka", 0, backend.kafka_store.shard
 
 
-def poison_of(app: App) -> PoisonedError | None:
+def poison_of(backend: Backend) -> PoisonedError | None:
     """Why a log takes no more writes, with its path; None while all of them are sound."""
-    poisons = (shard.poison for _, _, shard in shards_of(app))
+    poisons = (shard.poison for _, _, shard in shards_of(backend))
     return next((poison for poison in poisons if poison is not None), None)
 
 
-def state_of(app: App) -> str:
-    states = {shard.state for _, _, shard in shards_of(app)}
+def state_of(backend: Backend) -> str:
+    states = {shard.state for _, _, shard in shards_of(backend)}
     worst = next((state for state in _WORST_FIRST if state in states), LogState.WRITABLE)
-    if worst is LogState.WRITABLE and app.engine.core.parts.away:
+    if worst is LogState.WRITABLE and backend.engine.core.parts.away:
         return DEGRADED
     return STATE_NAMES[worst]
 
@@ -57,16 +56,17 @@ def state_of(app: App) -> str:
 class LogWatch:
     """Logs when a log stops taking writes, and when it takes them again."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, backend: Backend, log: Logger) -> None:
+        self._backend = backend
+        self._log = log
         self._logged: dict[tuple[str, int], LogState] = {}
 
     def check(self) -> None:
-        for whose, number, shard in shards_of(self._app):
+        for whose, number, shard in shards_of(self._backend):
             state = shard.state
             if self._logged.get((whose, number), LogState.WRITABLE) is state:
                 continue
             self._logged[whose, number] = state
-            say = self._app.log.info if state is LogState.WRITABLE else self._app.log.warning
+            say = self._log.info if state is LogState.WRITABLE else self._log.warning
             reason = {} if shard.poison is None else {"error": str(shard.poison)}
             say(_WORDS[state], whose=whose, shard=number, **reason)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.core.units import US_PER_S
 from headwater.engine.pressure import PressureControl
 from headwater.model.pressure import SAMPLE_US, Rung, RungChange
+from headwater.observe.logs import Logger
 from headwater.observe.metrics import Sample
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
+from headwater.server.backend import Backend
+from headwater.server.streams.delivery import Delivery
 
 _SAMPLE_S: Final = SAMPLE_US / US_PER_S
 _MEANS: Final[dict[Rung, tuple[int, str, str]]] = {
@@ -41,28 +42,33 @@ _MEANS: Final[dict[Rung, tuple[int, str, str]]] = {
 
 
 class PressureWatch:
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(
+        self, backend: Backend, delivery: Delivery, loop: asyncio.AbstractEventLoop, log: Logger
+    ) -> None:
+        self._backend = backend
+        self._delivery = delivery
+        self._loop = loop
+        self._logger = log
         self._pressure_control: PressureControl | None = None
 
     def begin(self, pressure_control: PressureControl) -> None:
         """Recovery is done: sample every 100 ms until the server stops."""
         self._pressure_control = pressure_control
         pressure_control.listeners.append(self._log)
-        self._app.delivery.govern(pressure_control)
+        self._delivery.govern(pressure_control)
         self._sample()
 
     def _sample(self) -> None:
-        if self._pressure_control is None or self._app.draining:
+        if self._pressure_control is None or self._backend.draining:
             return
-        self._app.loop.call_later(_SAMPLE_S, self._sample)
+        self._loop.call_later(_SAMPLE_S, self._sample)
         self._pressure_control.tick()
-        self._app.delivery.resume()
+        self._delivery.resume()
 
     def _log(self, transitions: Sequence[RungChange]) -> None:
         for rung, entered, pressure in transitions:
             level, on, off = _MEANS[rung]
-            self._app.log.log(
+            self._logger.log(
                 level,
                 "pressure " + ("rose" if entered else "fell"),
                 rung=rung.value,

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
+from headwater.engine.engine import Engine
 from headwater.model.retention_hold import HoldOwner, RetentionHold
 from headwater.observe.metrics import Sample
+from headwater.server.machines.webhooks import Webhooks
 from headwater.wire.status_answers import GapSeen, HoldSeen
 
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
-
-def holds_of(app: App) -> list[RetentionHold]:
-    store = app.engine.machines.store
+def holds_of(engine: Engine) -> list[RetentionHold]:
+    store = engine.machines.store
     return [] if store is None else store.retention_holds()
 
 
-def holds_seen(app: App) -> list[HoldSeen]:
-    now_ms = app.clock.wall_ms()
+def holds_seen(engine: Engine) -> list[HoldSeen]:
+    now_ms = engine.core.clock.wall_ms()
     return [
         HoldSeen(
             owner=hold.owner.value,
@@ -33,26 +31,26 @@ def holds_seen(app: App) -> list[HoldSeen]:
             durable=hold.durable,
             gives_way=hold.gives_way,
         )
-        for hold in holds_of(app)
+        for hold in holds_of(engine)
     ]
 
 
-def gaps_seen(app: App) -> list[GapSeen]:
+def gaps_seen(engine: Engine, webhooks: Webhooks) -> list[GapSeen]:
     """Since the start: consumers that got a gap in place of what they should have had."""
-    return list(_gaps(app))
+    return list(_gaps(engine, webhooks))
 
 
-def gaps_in_brief(app: App) -> list[dict[str, object]]:
+def gaps_in_brief(engine: Engine, webhooks: Webhooks) -> list[dict[str, object]]:
     """For readiness, which needs no key: without the names of receivers."""
     return [
         {"owner": gap.owner, "gaps": gap.gaps, "reason": gap.reason,
          "first_offset": gap.first_offset, "last_offset": gap.last_offset}
-        for gap in _gaps(app)
+        for gap in _gaps(engine, webhooks)
     ]  # fmt: skip
 
 
-def _gaps(app: App) -> Iterator[GapSeen]:
-    feeder = app.engine.machines.feeder
+def _gaps(engine: Engine, webhooks: Webhooks) -> Iterator[GapSeen]:
+    feeder = engine.machines.feeder
     if feeder is not None and feeder.last_gap is not None:
         last = feeder.last_gap
         yield GapSeen(
@@ -63,7 +61,7 @@ def _gaps(app: App) -> Iterator[GapSeen]:
             last_offset=str(last.resume - 1),
             reason=last.reason.value,
         )
-    for delivery in app.webhooks.deliveries:
+    for delivery in webhooks.deliveries:
         if delivery.last_gap is not None:
             first, until, reason = delivery.last_gap
             yield GapSeen(
@@ -76,10 +74,10 @@ def _gaps(app: App) -> Iterator[GapSeen]:
             )
 
 
-def retention_samples(app: App) -> list[Sample]:
+def retention_samples(engine: Engine, webhooks: Webhooks) -> list[Sample]:
     """One of each for every kind of owner, the one that is furthest behind."""
-    now_ms = app.clock.wall_ms()
-    holds = holds_of(app)
+    now_ms = engine.core.clock.wall_ms()
+    holds = holds_of(engine)
     samples: list[Sample] = []
     for owner in HoldOwner:
         label = (owner.value,)
@@ -91,8 +89,8 @@ def retention_samples(app: App) -> list[Sample]:
             Sample("retention_held_bytes", max((h.held_bytes for h in keeping), default=0), label),
             Sample("retention_hold_age_seconds", max(0, still_ms) / 1_000, label),
         ]
-    feeder = app.engine.machines.feeder
-    deliveries = app.webhooks.deliveries
+    feeder = engine.machines.feeder
+    deliveries = webhooks.deliveries
     samples += [
         Sample("machine_transition_gaps", 0 if feeder is None else feeder.gaps),
         Sample("webhook_gaps", sum(each.gaps for each in deliveries)),

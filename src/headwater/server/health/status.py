@@ -1,31 +1,18 @@
-"""GET /v0/status: the server at a glance, for the dashboard and for other clients.
-
-What it costs does not grow with the number of topics: sums over them are added up a part at a
-time, so that a page which asks every second delays no other request.
-"""
+"""GET /v0/status: the server at a glance, for the dashboard and for other clients."""
 
 from __future__ import annotations
 
-import itertools
 import platform
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-import msgspec
-
-import headwater
-from headwater.config.topic import TopicType
-from headwater.core.durability import Durability
 from headwater.core.units import US_PER_MS
-from headwater.engine.engine import Engine
+from headwater.core.version import __version__
 from headwater.engine.pressure import PressureControl
-from headwater.engine.queues.claims import Queues
-from headwater.engine.state.topic import Topic
 from headwater.model.pressure import Rung
-from headwater.server.access.keys import ANYONE, ApiKey
 from headwater.server.health.damage import damage_seen, parts_seen
 from headwater.server.health.log_states import shards_of, state_of
+from headwater.server.health.overview import Overview
 from headwater.server.health.pressure import rung_meaning
 from headwater.server.health.retention import gaps_seen, holds_seen
 from headwater.server.http.exchange import Exchange
@@ -38,14 +25,8 @@ from headwater.wire.status_answers import (
     ShardSeen,
     SyncBucket,
     SyncLatency,
-    Totals,
 )
 
-if TYPE_CHECKING:
-    from headwater.server.app import App
-
-TOPICS_PER_SAMPLE: Final = 2_000
-"""One answer adds up so many topics; with more of them, a sum takes several answers."""
 COUNTERS: Final = (
     "appends",
     "records_appended",
@@ -61,36 +42,36 @@ COUNTERS: Final = (
 )
 
 
-def status(app: App, exchange: Exchange) -> None:
-    engine, key = app.engine, app.key_of(exchange)
+def status(overview: Overview, exchange: Exchange) -> None:
+    backend, key = overview.backend, exchange.key
+    engine = backend.engine
     body: dict[str, Any] = {
-        "version": headwater.__version__,
+        "version": __version__,
         "python": platform.python_version(),
-        "state": state_of(app),
-        "now_ms": app.clock.wall_ms(),
-        "uptime_ms": (app.now_us() - app.started_us) // US_PER_MS,
-        "totals": app.topic_totals(key).sample(engine),
+        "state": state_of(backend),
+        "now_ms": engine.core.clock.wall_ms(),
+        "uptime_ms": overview.uptime_ms,
+        "totals": overview.topic_totals(key).sample(engine),
         "own_part": bool(key.prefixes),
-        **(_NOTHING if key.prefixes else _whole(app)),
-        **parts_seen(app, key),
-        "damage": damage_seen(app, key),
+        **(_NOTHING if key.prefixes else _whole(overview)),
+        **parts_seen(backend, key),
+        "damage": damage_seen(backend, key),
     }
     answer(exchange, 200, body)
 
 
-def _whole(app: App) -> dict[str, Any]:
+def _whole(overview: Overview) -> dict[str, Any]:
     """What is only known of the server as a whole."""
-    core = app.engine.core
+    engine = overview.backend.engine
+    core = engine.core
     return {
-        "connections": len(app.connections),
-        "sse_connections": app.sse_connections,
-        "watch_sessions": len(app.sessions),
+        **overview.open,
         "tail_bytes": core.tail_bytes,
         "counters": {name: getattr(core.counters, name) for name in COUNTERS},
-        "pressure": _pressure(app.engine.pressure_control),
-        "shards": [_shard(*each) for each in shards_of(app)],
-        "retention_holds": holds_seen(app),
-        "gaps": gaps_seen(app),
+        "pressure": _pressure(engine.pressure_control),
+        "shards": [_shard(*each) for each in shards_of(overview.backend)],
+        "retention_holds": holds_seen(engine),
+        "gaps": gaps_seen(engine, overview.webhooks),
     }
 
 
@@ -106,66 +87,6 @@ _NOTHING: Final[dict[str, Any]] = {
     "gaps": [],
 }
 """The same for a key with prefixes: the numbers would show what others do."""
-
-
-class TopicTotals:
-    """Sums over all topics that a key may name. Up to `TOPICS_PER_SAMPLE` topics they are exact;
-    with more of them, each sample adds up some, and the answer is the last completed round.
-    """
-
-    def __init__(self, key: ApiKey = ANYONE) -> None:
-        self._key = key
-        self._names: Iterator[str] | None = None
-        self._sums: Counter[str] = Counter()
-        self._seen = 0
-        self._whole: Counter[str] | None = None
-
-    def sample(self, engine: Engine) -> Totals:
-        registry = engine.core.registry
-        if self._names is None or len(registry) <= TOPICS_PER_SAMPLE:
-            self._names = iter([topic.name for topic in registry])
-            self._sums, self._seen = Counter(), 0
-        for name in itertools.islice(self._names, TOPICS_PER_SAMPLE):
-            topic = registry.find(name) if self._key.may_name(name) else None
-            if topic is not None:  # dropped since the round began
-                self._add(engine, topic)
-        self._seen += TOPICS_PER_SAMPLE
-        if self._seen >= len(registry):
-            self._whole, self._names = self._sums, None
-        return self._totals(engine, self._sums if self._whole is None else self._whole)
-
-    def _add(self, engine: Engine, topic: Topic) -> None:
-        known = topic.log if topic.loaded or topic.meta is None else topic.meta
-        self._sums["topics"] += 1
-        self._sums[_of_class(topic.log.settings.durability)] += 1
-        self._sums["records"] += known.count
-        self._sums["bytes"] += known.bytes
-        if topic.log.settings.type is TopicType.QUEUE:
-            stats = Queues(engine).glance(topic)
-            self._sums["queues"] += 1
-            self._sums["jobs_ready"] += stats.ready
-            self._sums["jobs_in_flight"] += stats.in_flight
-            self._sums["jobs_delayed"] += stats.delayed
-            self._sums["jobs_dead_lettered"] += stats.dead_lettered
-            self._sums["jobs_blocked"] += stats.blocked
-
-    def topics_of(self, durability: Durability) -> int:
-        """How many topics of a class there were at the last sample."""
-        sums = self._sums if self._whole is None else self._whole
-        return sums[_of_class(durability)]
-
-    def _totals(self, engine: Engine, sums: Counter[str]) -> Totals:
-        core, key = engine.core, self._key
-        fixed = {"topics": len(core.registry), "routers": len(core.routers)}
-        if key.prefixes:
-            own = sum(key.may_name(router.name) for router in core.routers)
-            fixed = {"topics": sums["topics"], "routers": own}
-        names = (field.name for field in msgspec.structs.fields(Totals) if field.name not in fixed)
-        return Totals(**fixed, **{name: sums[name] for name in names})
-
-
-def _of_class(durability: Durability) -> str:
-    return f"topics of class {durability.value}"
 
 
 def _pressure(pressure_control: PressureControl) -> PressureSeen:

@@ -7,17 +7,21 @@ client can make the server hold is bounded (`request_size`, `request_body`, the 
 
 A request whose head came before, byte for byte, is not parsed again: `request_head.KnownHeads`
 keeps the parsed head with its route, key and usage. `exchange.Exchange` is one request with its
-answer; `App.handle` looks up the route in `route_table` and calls its handler.
+answer. `dispatcher.Dispatcher` looks up its route in `route_table`, checks its key and lets its
+handler begin. `endpoint.HttpEndpoint` is what the connections of one port share.
 
-`routes.ROUTES` is the contract as one table: method, path, handler, scope, bodies, errors. The
-OpenAPI document (`openapi`) and docs/access.md are compared with it.
+`routes.HTTP_ROUTES` is the contract of this package as a table: method, path, handler, scope,
+bodies, errors. `server.routes` joins it to those of the other packages; the OpenAPI document
+(`openapi`) and docs/access.md are compared with all of them.
 
-Handlers are plain functions of (app, exchange). Those of writes and reads take the short ways:
-`write_batcher` makes one append of the single writes that one turn of the loop read (decision
-0022), `shared_response` prints and sends their answers together, `write_handler` does one write by
-itself, `read_handlers` joins an answer from stored bytes (`json_rows`, `arrow_rows`). The others
-(`topic_handlers`, `queue_handlers`, `router_handlers`, `requeue_handler`) begin an operation of the
-engine. `job_text` prints the jobs of a claim.
+Handlers are plain functions of a service and the exchange; most services are the `Backend`, and the
+route names the others. `operation.HttpOperation` carries an operation of the engine to its answer.
+Those of writes and reads take the short ways: `write_batcher` makes one append of the single writes
+that one turn of the loop read (decision 0022), `write_replies` prints and sends their answers
+together, `write_handler` does one write by itself, `read_handlers` joins an answer from stored
+bytes (`json_rows`, `arrow_rows`). The others (`topic_handlers`, `queue_handlers`,
+`router_handlers`, `requeue_handler`) begin an operation of the engine. `job_text` prints the jobs
+of a claim.
 
 Kept here: a write is answered once, after its commit (I2, I15). Start reading at `connection` and
 `exchange`, then at the handler of the route you care about.

@@ -14,20 +14,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.connection import Awaits, Connection
+from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.exchange import Exchange, Part, write_parts
 from headwater.server.http.request_head import Head
 from headwater.server.http.request_parser import Incoming
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 
 class HttpConnection(Connection):
@@ -43,14 +40,15 @@ class HttpConnection(Connection):
     _head: Head | None = None
     """Of the request that was parsed last."""
 
-    def __init__(self, app: App) -> None:
-        super().__init__(app.connections)
-        self.app = app
-        self._incoming = Incoming(self, app.settings.limits)
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self.endpoint = endpoint = dispatcher.endpoint
+        super().__init__(endpoint.connections)
+        self._dispatcher = dispatcher
+        self._incoming = Incoming(self, endpoint.limits)
         self._pending: deque[Exchange] = deque()
         self._held: deque[Exchange] = deque()
         """The last of `_pending`, when they have to wait for those before them to begin."""
-        self._pipeline_max = app.settings.limits.pipeline
+        self._pipeline_max = endpoint.limits.pipeline
 
     @property
     def is_waiting(self) -> bool:
@@ -103,7 +101,7 @@ class HttpConnection(Connection):
             return  # thrown away while the peer reads why
         whole = not self.is_within
         if whole:
-            known = self.app.known_heads.find(data)
+            known = self.endpoint.known_heads.find(data)
             if known is not None:
                 self._begin_known(known, data[len(data) - known.body_bytes :])
                 return
@@ -125,7 +123,7 @@ class HttpConnection(Connection):
             if message == self._incoming.messages:
                 self._add_raw(len(data))
         elif whole and message + 1 == self._incoming.messages and self._head is not None:
-            self.app.known_heads.remember(data, self._incoming.size.body, self._head)
+            self.endpoint.known_heads.remember(data, self._incoming.size.body, self._head)
 
     def eof_received(self) -> bool:
         """The peer will send no more; its requests are still answered.
@@ -225,7 +223,7 @@ class HttpConnection(Connection):
 
     def _parsed_head(self) -> Head:
         head = self._incoming.head()
-        if self.app.draining:
+        if self._dispatcher.draining:
             head.keep_alive = False
         self.is_within = False
         return head
@@ -233,10 +231,9 @@ class HttpConnection(Connection):
     def _begin_known(self, head: Head, body: bytes) -> None:
         """What is most frequent by a short way: a plain write with nothing before it."""
         if head.is_plain_write and not (self._pending or self.paused):
-            app = self.app
-            exchange = Exchange(self, head, body, app.now_us())
+            exchange = Exchange(self, head, body, self.endpoint.now_us())
             self._pending.append(exchange)
-            app.handle(exchange)
+            self._dispatcher.handle(exchange)
         else:
             self._begin(head, body)
         if not self._comes_back:
@@ -244,12 +241,12 @@ class HttpConnection(Connection):
 
     def _begin(self, head: Head, body: bytes | bytearray) -> None:
         pending = self._pending
-        exchange = Exchange(self, head, body, self.app.now_us())
+        exchange = Exchange(self, head, body, self.endpoint.now_us())
         pending.append(exchange)
         if self._held or self._must_wait(len(pending) - 1, head):
             self._held.append(exchange)
         else:
-            self.app.handle(exchange)
+            self._dispatcher.handle(exchange)
         if len(pending) >= self._pipeline_max:
             self.set_reading()
 
@@ -258,7 +255,7 @@ class HttpConnection(Connection):
         so that it finds what they did; and so is whatever comes behind something slower."""
         if self.paused or position == 0:
             return self.paused
-        return self._pending[position - 1].is_slow or not self.app.goes_beside(head)
+        return self._pending[position - 1].is_slow or not self._dispatcher.goes_beside(head)
 
     def _begin_held(self) -> None:
         if self._beginning:
@@ -270,8 +267,8 @@ class HttpConnection(Connection):
                 if self._must_wait(position, self._held[0].head):
                     break
                 exchange = self._held.popleft()
-                exchange.started_us = self.app.now_us()
-                self.app.handle(exchange)
+                exchange.started_us = self.endpoint.now_us()
+                self._dispatcher.handle(exchange)
         finally:
             self._beginning = False
 
@@ -289,7 +286,7 @@ class HttpConnection(Connection):
     def _refuse(self, error: HeadwaterError | None) -> None:
         """This connection's bytes make no sense any more: say why, and end it."""
         head = Head(b"", self._incoming.target, {}, keep_alive=False)
-        exchange = Exchange(self, head, b"", self.app.now_us())
+        exchange = Exchange(self, head, b"", self.endpoint.now_us())
         self._pending.append(exchange)
         self.closing = self._refused = True
         self.is_within = False
@@ -311,10 +308,10 @@ class HttpConnection(Connection):
 
     def _upgrade(self, rest: bytes) -> None:
         if self._incoming.headers.get(b"upgrade", b"").lower() == b"websocket":
-            exchange = Exchange(self, self._parsed_head(), b"", self.app.now_us())
+            exchange = Exchange(self, self._parsed_head(), b"", self.endpoint.now_us())
             self._pending.append(exchange)
             exchange.is_slow = True
-            self.app.upgrade(exchange, rest)
+            self._dispatcher.upgrade(exchange, rest)
             return
         if self._incoming.method == b"CONNECT":
             self._refuse(HttpError("method_not_allowed", "this is not a proxy"))

@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.units import KIB
-from headwater.server.machines.instance_names import own_error
+from headwater.server.access.tenants import own_error
+from headwater.server.failures import unforeseen
 from headwater.wire.http_errors import HttpError, error_body, error_headers, status_of
 from headwater.wire.http_response import answer_head, header_lines, json_answer, short_json_answer
 
 if TYPE_CHECKING:
+    from headwater.config.server import LimitSettings
+    from headwater.server.access.keys import ApiKey
     from headwater.server.access.quotas import Usage
-    from headwater.server.http.connection import HttpConnection
+    from headwater.server.http.endpoint import HttpEndpoint
     from headwater.server.http.request_head import Head
+    from headwater.server.intake import Reading
 
 GZIP_BYTES_MIN: Final = 1_400
 """Shorter answers fit a packet anyway."""
@@ -43,6 +48,37 @@ def write_parts(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
         transport.writelines(parts)
 
 
+class HttpCaller(Protocol):
+    """What a request, and the handler that answers it, need of the connection it came on."""
+
+    transport: asyncio.Transport
+    reading: Reading
+    paused: bool
+    upgraded: asyncio.Protocol | None
+    on_resumed: Callable[[], None] | None
+
+    @property
+    def endpoint(self) -> HttpEndpoint: ...
+
+    @property
+    def is_waiting(self) -> bool: ...
+
+    @property
+    def takes_direct_answer(self) -> bool: ...
+
+    def answer_ready(self) -> None: ...
+
+    def answered(self, now_us: int) -> None: ...
+
+    def send(self, data: bytes) -> None: ...
+
+    def hold_back(self, held_back: bool) -> None: ...
+
+    def finish(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class Exchange:
     """Defaults stand in the class: an exchange lives for a millisecond and sets few of them."""
 
@@ -60,7 +96,7 @@ class Exchange:
     _begun = False
 
     def __init__(
-        self, connection: HttpConnection, head: Head, body: bytes | bytearray, started_us: int
+        self, connection: HttpCaller, head: Head, body: bytes | bytearray, started_us: int
     ) -> None:
         self.connection = connection
         self.head = head
@@ -92,6 +128,13 @@ class Exchange:
         return self.head.parameters
 
     @property
+    def key(self) -> ApiKey:
+        """That was let in."""
+        key = self.head.key
+        assert key is not None, "let in first"
+        return key
+
+    @property
     def usage(self) -> Usage:
         """Of the key that was let in."""
         usage = self.head.usage
@@ -99,8 +142,12 @@ class Exchange:
         return usage
 
     @property
+    def limits(self) -> LimitSettings:
+        return self.connection.endpoint.limits
+
+    @property
     def request_id(self) -> str:
-        return f"{self.connection.app.request_prefix.decode()}-{self.number:x}"
+        return f"{self.connection.endpoint.request_prefix.decode()}-{self.number:x}"
 
     def query(self) -> Mapping[str, str]:
         """Query parameters; the last one of a name wins."""
@@ -126,7 +173,54 @@ class Exchange:
             return value.decode("latin-1")
 
     def elapsed_ms(self) -> float:
-        return (self.connection.app.clock.monotonic_us() - self.started_us) / 1_000
+        return (self.connection.endpoint.now_us() - self.started_us) / 1_000
+
+    # -- the work
+
+    def attempt(self, handler: Callable[[Exchange], Coroutine[Any, Any, None] | None]) -> None:
+        """Let a handler begin. What goes wrong is its answer."""
+        try:
+            work = handler(self)
+            if work is not None:
+                self.spawn(work)
+        except HeadwaterError as error:
+            self.fail(error)
+        except Exception as error:
+            self.broken(error)
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run what cannot be answered at once. Not used by the write path."""
+        self.is_slow = True
+        tasks = self.connection.endpoint.tasks
+        task = asyncio.get_running_loop().create_task(self._run(work))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        if self.on_gone is None:
+            self.on_gone = partial(_cancel, task)  # the client is gone
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except HeadwaterError as error:
+            self.fail(error)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            self.broken(error)
+
+    def broken(self, error: Exception) -> None:
+        """An unforeseen error."""
+        failure = unforeseen(
+            self.connection.endpoint.log,
+            "request failed",
+            error,
+            request_id=self.request_id,
+            method=self.head.method.decode("latin-1"),
+        )
+        if self.is_answered:
+            self.connection.close()  # a stream cannot be repaired half-way
+        else:
+            self.fail(failure)
 
     # -- the answer
 
@@ -154,7 +248,9 @@ class Exchange:
 
     def answer_short(self, body: bytes) -> None:
         """A good answer to a POST that is kept alive and has a number, too short to be packed."""
-        self.answer_whole(short_json_answer(body, self.connection.app.request_prefix, self.number))
+        self.answer_whole(
+            short_json_answer(body, self.connection.endpoint.request_prefix, self.number)
+        )
 
     def answer_json_parts(self, *parts: bytes) -> None:
         """A good answer that is put together once, with its head: for long ones."""
@@ -168,7 +264,7 @@ class Exchange:
         self.connection.answer_ready()
 
     def _request_id_line(self) -> bytes:
-        return b"x-request-id: %b-%x\r\n" % (self.connection.app.request_prefix, self.number)
+        return b"x-request-id: %b-%x\r\n" % (self.connection.endpoint.request_prefix, self.number)
 
     def answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """Any other whole answer. A HEAD request gets its headers only."""
@@ -230,3 +326,7 @@ class Exchange:
             offers = head.headers.get(b"accept-encoding", b"").lower().split(b",")
             head.takes_gzip = any(_GZIP.fullmatch(offer) is not None for offer in offers)
         return head.takes_gzip
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()

@@ -9,8 +9,10 @@ import msgspec
 
 from headwater.config.topic import TopicSettings
 from headwater.core.limits import NAME_PATTERN, PARTITION_NAME_PATTERN, ROUTER_NAME_PATTERN
-from headwater.server.http.route_table import Route
+from headwater.server.http.exchange import Exchange
+from headwater.server.http.route_table import Route, RouteTable
 from headwater.wire.http_errors import STATUS_OF_CODE
+from headwater.wire.openapi_page import DOCS_PAGE
 
 _ERROR: Final[dict[str, Any]] = {
     "type": "object",
@@ -32,6 +34,23 @@ _NAMES: Final[dict[str, dict[str, Any]]] = {
     "{router}": {"pattern": f"^{ROUTER_NAME_PATTERN.pattern}$"},
 }
 ALWAYS: Final = ("invalid_request", "unauthorized", "forbidden", "throttled", "not_ready")
+
+
+def openapi(table: RouteTable, exchange: Exchange) -> None:
+    exchange.answer_json(200, msgspec.json.encode(openapi_document(table.routes)))
+
+
+def docs(_table: RouteTable, exchange: Exchange) -> None:
+    """The page that shows the document."""
+    exchange.answer(
+        200,
+        DOCS_PAGE,
+        {
+            "content-type": "text/html; charset=utf-8",
+            "content-security-policy": "default-src 'none'; style-src 'unsafe-inline'; "
+            "script-src 'unsafe-inline'; connect-src 'self'; base-uri 'none'",
+        },
+    )
 
 
 def openapi_document(routes: Sequence[Route]) -> dict[str, Any]:

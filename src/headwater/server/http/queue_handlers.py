@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
@@ -25,35 +25,43 @@ from headwater.engine.queues.operations import (
 from headwater.engine.state.topic import Topic
 from headwater.engine.state.topic_queue import ClaimRequest
 from headwater.engine.topics.protocols import TopicEngine
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.http.job_text import JobsText, fetch_jobs_text, jobs_text_at_hand
+from headwater.server.http.operation import HttpOperation
 from headwater.server.http.request_body import body_of
-from headwater.server.operation_runner import HttpOperation, OneStep, Work
-from headwater.server.topic_spaces import refuse_kafkas
+from headwater.server.operation_runner import OneStep, Work
 from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 _encode = msgspec.json.Encoder().encode
 
 
-def require_queue(app: App, exchange: Exchange) -> None:
+class WorkerLines(Protocol):
+    """The workers that jobs are pushed to: one who settled jobs may have room for more."""
+
+    @property
+    def backend(self) -> Backend: ...
+
+    def nudge(self, name: str) -> None:
+        """Jobs of this queue were acked, given back or extended."""
+
+
+def require_queue(backend: Backend, exchange: Exchange) -> None:
     """Of a name that is none of the engine's topics: what Kafka clients have is no queue."""
     name, key = exchange.head.parameters[0], exchange.head.key
-    refuse_kafkas(app, name, key, NotAQueueError, "claims need a queue")
+    backend.refuse_kafkas(name, key, NotAQueueError, "claims need a queue")
 
 
-def claim(app: App, exchange: Exchange) -> None:
+def claim(backend: Backend, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ClaimBody)
     exchange.waits_for_event = True  # a client that leaves meanwhile must not get jobs
     options = ClaimOptions(
-        body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not app.draining
+        body.node, body.max, body.lease_ms, body.wait_ms, goes_on=lambda: not backend.draining
     )
-    engine, name = app.engine, exchange.head.parameters[0]
+    engine, name = backend.engine, exchange.head.parameters[0]
     topic = engine.find(name)
     if topic is None:
-        require_queue(app, exchange)
+        require_queue(backend, exchange)
     if topic is None or not topic.loaded:
         operation = claim_as_operation(engine, name, options, _rendered)
     else:
@@ -63,7 +71,7 @@ def claim(app: App, exchange: Exchange) -> None:
             _answer_claim(exchange, claimed)
             return
         operation = run_claim(engine, claiming, _rendered)
-    HttpOperation(app, exchange, operation, partial(_answer_claim, exchange)).begin(quits=True)
+    HttpOperation(backend, exchange, operation, partial(_answer_claim, exchange)).begin(quits=True)
 
 
 def _claimed_at_once(
@@ -112,19 +120,19 @@ def _answer_claim(exchange: Exchange, claimed: JobsText) -> None:
     exchange.answer_json_parts(opening, claimed.text, rest)
 
 
-def ack(app: App, exchange: Exchange) -> None:
+def ack(lines: WorkerLines, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), AckBody)
-    engine, name = app.engine, exchange.head.parameters[0]
+    engine, name = lines.backend.engine, exchange.head.parameters[0]
     topic = engine.find(name)
     if topic is None:
-        require_queue(app, exchange)
+        require_queue(lines.backend, exchange)
     if topic is None or not topic.loaded or _has_dying(topic):
         operation = ack_operation(engine, name, body.node, body.seqs, body.lease_ids)
-        _begin_change(app, exchange, operation, _say_acked)
+        _begin_change(lines, exchange, operation, _say_acked)
         return
     check_lease_request(body.node, body.seqs, body.lease_ids)
     start = partial(Queues(engine).ack, topic, body.node, body.seqs, body.lease_ids)
-    _begin_change(app, exchange, OneStep(start, _identity), _say_acked)
+    _begin_change(lines, exchange, OneStep(start, _identity), _say_acked)
 
 
 def _has_dying(topic: Topic) -> bool:
@@ -136,28 +144,31 @@ def _identity(result: LeaseResult) -> LeaseResult:
     return result
 
 
-def nack(app: App, exchange: Exchange) -> None:
+def nack(lines: WorkerLines, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), NackBody)
-    require_queue(app, exchange)
+    require_queue(lines.backend, exchange)
     name = exchange.parameters[0]
     operation = nack_operation(
-        app.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms
+        lines.backend.engine, name, body.node, body.seqs, body.lease_ids, body.delay_ms
     )
-    _begin_change(app, exchange, operation, _say_nacked)
+    _begin_change(lines, exchange, operation, _say_nacked)
 
 
-def extend(app: App, exchange: Exchange) -> None:
+def extend(lines: WorkerLines, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), ExtendBody)
-    require_queue(app, exchange)
+    require_queue(lines.backend, exchange)
     name = exchange.parameters[0]
     operation = extend_operation(
-        app.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms
+        lines.backend.engine, name, body.node, body.seqs, body.lease_ids, body.lease_ms
     )
-    _begin_change(app, exchange, operation, _say_extended)
+    _begin_change(lines, exchange, operation, _say_extended)
 
 
 def _begin_change(
-    app: App, exchange: Exchange, work: Work[LeaseResult], say: Callable[[LeaseResult], bytes]
+    lines: WorkerLines,
+    exchange: Exchange,
+    work: Work[LeaseResult],
+    say: Callable[[LeaseResult], bytes],
 ) -> None:
     topic = exchange.head.parameters[0].encode()
 
@@ -178,9 +189,9 @@ def _begin_change(
             exchange.answer_short(body)
         else:
             exchange.answer_json(200, body)
-        app.job_pusher.nudge(exchange.head.parameters[0])  # a worker may have room for more
+        lines.nudge(exchange.head.parameters[0])  # a worker may have room for more
 
-    HttpOperation(app, exchange, work, answer).begin()
+    HttpOperation(lines.backend, exchange, work, answer).begin()
 
 
 def _say_acked(result: LeaseResult) -> bytes:

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -23,15 +23,13 @@ from headwater.engine.topics.operations import (
     long_poll_operation,
     read_as_operation,
 )
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.json_rows import take_rendered
 from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import number
 from headwater.wire.render import Projection
 from headwater.wire.requests import DiffRequestBody, decode_request
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 ARROW_ROWS_DEFAULT = 100_000
 ARROW_ROWS_MAX = 1_000_000
@@ -40,33 +38,33 @@ ARROW_BYTES_MAX = 64 * MIB
 """Payload of one answer; x-next-from-seq says where to go on."""
 
 
-def diff(app: App, exchange: Exchange) -> None:
+def diff(backend: Backend, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), DiffRequestBody)
     request = diff_request(
         body.from_seq, body.limit, body.max_batch_bytes, body.wait_ms, body.node, body.match
     )
     take = take_rendered(Projection(body.include_tags, body.include_meta))
     name = exchange.parameters[0]
-    operation = long_poll_operation(app.space(name, exchange.head.key), name, request, take)
+    operation = long_poll_operation(backend.space(name, exchange.head.key), name, request, take)
     if body.consistency == "strong":
-        operation = _strong_read(app, name, operation)
+        operation = _strong_read(backend, name, operation)
     elif body.consistency != "eventual":
         raise InvalidRequestError("consistency is eventual or strong")
     # Most reads are near the head and need no file: answered at once, without a task.
-    result = app.ready_database.begin(operation)
+    result = backend.ready_database.begin(operation)
     if isinstance(result, ReadResult):
         _answer(exchange, result)
     else:
         exchange.waits_for_event = request.wait_us > 0
-        app.spawn(exchange, _answer_later(exchange, result))
+        exchange.spawn(_answer_later(exchange, result))
 
 
 def _strong_read(
-    app: App, name: str, reading: Operation[ReadResult[bytes]]
+    backend: Backend, name: str, reading: Operation[ReadResult[bytes]]
 ) -> Operation[ReadResult[bytes]]:
-    topic = app.engine.find(name)  # partitions of Kafka topics have no routers
+    topic = backend.engine.find(name)  # partitions of Kafka topics have no routers
     if topic is not None:
-        yield from caught_up_operation(app.engine, topic)
+        yield from caught_up_operation(backend.engine, topic)
     return (yield from reading)
 
 
@@ -113,9 +111,9 @@ def _load_arrow_in_files() -> Operation[None]:
     yield InFiles(_load_arrow)
 
 
-async def read_arrow(app: App, exchange: Exchange) -> None:
+async def read_arrow(backend: Backend, exchange: Exchange) -> None:
     """A range of records as an Arrow IPC stream."""
-    database = app.ready_database
+    database = backend.ready_database
     if not _load_arrow.cache_info().currsize:
         await database.drive(_load_arrow_in_files())
     from headwater.server.http.arrow_rows import ARROW_MEDIA_TYPE, arrow_stream, take_arrow
@@ -123,7 +121,7 @@ async def read_arrow(app: App, exchange: Exchange) -> None:
     from_seq = number(exchange, "from_seq", 0, 0, limits.INTEGER_MAX)
     to_seq = number(exchange, "to_seq", limits.INTEGER_MAX, 0, limits.INTEGER_MAX)
     most = number(exchange, "limit", ARROW_ROWS_DEFAULT, 1, ARROW_ROWS_MAX)
-    space = app.space(exchange.parameters[0], exchange.head.key)
+    space = backend.space(exchange.parameters[0], exchange.head.key)
     topic = await database.drive(loaded_topic(space, exchange.parameters[0]))
     take = take_arrow(topic.name, to_seq)
     batches: list[Any] = []

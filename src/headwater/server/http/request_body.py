@@ -41,7 +41,7 @@ def body_of(exchange: Exchange) -> bytes | bytearray:
 def _unpacked(exchange: Exchange, encoding: bytes) -> bytes:
     if encoding != b"gzip":
         raise HttpError("unsupported_media_type", "bodies may be packed with gzip only")
-    limits = exchange.connection.app.settings.limits
+    limits = exchange.limits
     most = min(limits.body_bytes, max(_HARMLESS_BYTES, len(exchange.body) * limits.expansion_ratio))
     unpacker = zlib.decompressobj(_GZIP)
     chunks: list[bytes] = []

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from headwater.server.http.route_table import Route
 
 _END: Final = b"\r\n\r\n"
-_KNOWN_MAX: Final = 1_024
-"""Bodies of every length have heads of their own."""
+_KNOWN_MAX: Final = 8_192
+"""Each topic, and bodies of every length, have heads of their own."""
 _KNOWN_BYTES_MAX: Final = 4_096
 """Longer heads are not worth keeping."""
 
@@ -78,28 +78,37 @@ class KnownHeads:
     What follows from a head follows from its bytes alone, so who has sent it does not matter.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, known_max: int = _KNOWN_MAX) -> None:
+        self._known_max = known_max
         self._known: dict[bytes, Head] = {}
+        self._older: dict[bytes, Head] = {}
+        """Those before the last `known_max`: what comes again is kept, the rest goes."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._known) + len(self._older)
 
     def find(self, data: bytes) -> Head | None:
         """The head of these bytes, when they are exactly one request with a head that is known."""
         head_bytes = data.find(_END) + len(_END)
         head = self._known.get(data[:head_bytes])
-        if head is None or head_bytes + head.body_bytes != len(data):
-            return None
-        return head
+        if head is None:
+            head = self._older.pop(data[:head_bytes], None) if self._older else None
+            if head is None:
+                return None
+            self._keep(data[:head_bytes], head)
+        return head if head_bytes + head.body_bytes == len(data) else None
 
     def remember(self, data: bytes, body_bytes: int, head: Head) -> None:
         """These bytes were exactly one request."""
         head_bytes = len(data) - body_bytes
         if _is_repeatable(data, head_bytes, head):
-            if len(self._known) >= _KNOWN_MAX:
-                self._known.clear()  # those that come again are known again soon
             head.body_bytes = body_bytes
-            self._known[data[:head_bytes]] = head
+            self._keep(data[:head_bytes], head)
+
+    def _keep(self, head_bytes: bytes, head: Head) -> None:
+        if len(self._known) >= self._known_max:
+            self._known, self._older = {}, self._known
+        self._known[head_bytes] = head
 
 
 def _is_repeatable(data: bytes, head_bytes: int, head: Head) -> bool:

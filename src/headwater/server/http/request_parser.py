@@ -3,7 +3,7 @@ httptools."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import httptools
 
@@ -13,14 +13,22 @@ from headwater.server.http.request_head import Head, parsed_head
 from headwater.server.http.request_size import RequestSize
 from headwater.wire.http_errors import HttpError
 
-if TYPE_CHECKING:
-    from headwater.server.http.connection import HttpConnection
+
+class RequestReceiver(Protocol):
+    def begin_request(self) -> None:
+        """Its first bytes have come."""
+
+    def expect_body(self, *, expects_continue: bool) -> None:
+        """Its head has come."""
+
+    def take_request(self) -> None:
+        """All of it has come."""
 
 
 class Incoming:
     """Fed by the connection, and calls it when a request begins, has its head, and is whole."""
 
-    def __init__(self, connection: HttpConnection, limits: LimitSettings) -> None:
+    def __init__(self, connection: RequestReceiver, limits: LimitSettings) -> None:
         self._connection = connection
         self._header_count_max = limits.header_count
         self._parser = httptools.HttpRequestParser(self)

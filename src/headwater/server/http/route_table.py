@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Final
 from urllib.parse import unquote
 
 import msgspec
 
 from headwater.server.access.keys import Scope
-from headwater.server.http.exchange import Exchange
+from headwater.server.backend import Backend
 from headwater.wire.http_errors import HttpError
 from headwater.wire.requests import Body
 
-Handler = Callable[[Any, Exchange], Coroutine[Any, Any, None] | None]
+Handler = Callable[..., Coroutine[Any, Any, None] | None]
+"""Of the service that its route names, and of the exchange; once bound, of the exchange alone."""
 _REMEMBERED_MAX: Final = 4_096
 _REMEMBERED_BYTES_MAX: Final = 320
 
@@ -56,6 +58,8 @@ class Route:
     """On one connection it may be begun before others of its kind are answered."""
     is_open: bool = False
     """Needs no key, whatever the settings."""
+    served_by: type = Backend
+    """The service that its handler gets: as much of the server as it needs."""
 
     @property
     def parts(self) -> tuple[str | None, ...]:
@@ -64,11 +68,13 @@ class Route:
 
 
 class RouteTable:
-    def __init__(self, routes: tuple[Route, ...]) -> None:
+    def __init__(self, routes: Sequence[Route], services: Mapping[type, object]) -> None:
         self.routes = routes
+        services = {**services, RouteTable: self}
         self._by_length: dict[int, list[tuple[tuple[str | None, ...], Route]]] = {}
         for route in routes:
-            self._by_length.setdefault(len(route.parts), []).append((route.parts, route))
+            bound = replace(route, handler=partial(route.handler, services[route.served_by]))
+            self._by_length.setdefault(len(bound.parts), []).append((bound.parts, bound))
         self._remembered: dict[tuple[bytes, bytes], tuple[Route, tuple[str, ...]]] = {}
 
     def find(self, method: bytes, path: bytes) -> tuple[Route, tuple[str, ...]]:

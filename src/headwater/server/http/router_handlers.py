@@ -7,7 +7,7 @@ may name both its ends.
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -23,14 +23,11 @@ from headwater.engine.routers.operations import delete_router_operation, put_rou
 from headwater.engine.state.topic import Router
 from headwater.model.router.definition import check_router_name
 from headwater.server.access.keys import ApiKey
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import answer, list_cursor, number
-from headwater.server.topic_spaces import refuse_kafkas
 from headwater.wire.requests import RouterBody, decode_request
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 _NO_ROUTERS = "routers are between topics of Headwater's own"
 _PROGRESS = ("source_seq", "lag", "held", "forwarded_total")
@@ -42,21 +39,21 @@ def describe(state: RouterState) -> dict[str, Any]:
     return shown
 
 
-async def put_router(app: App, exchange: Exchange) -> None:
+async def put_router(backend: Backend, exchange: Exchange) -> None:
     name = check_router_name(exchange.parameters[0])
     body = decode_request(body_of(exchange), RouterBody)
-    key = app.key_of(exchange)
+    key = exchange.key
     key.require_name(body.source)
     key.require_name(body.dest)
     for end in (body.source, body.dest):
-        kafkas = app.kafkas(end, key)
+        kafkas = backend.kafkas(end, key)
         if kafkas is not None and end == body.dest and body.create_dest:
             kafkas.refuse_taken(end)
-        refuse_kafkas(app, end, key, InvalidRequestError, _NO_ROUTERS)
+        backend.refuse_kafkas(end, key, InvalidRequestError, _NO_ROUTERS)
     settings = msgspec.to_builtins(body)
     try:
-        operation = put_router_operation(app.engine, name, settings)
-        state, created = await app.ready_database.drive(operation)
+        operation = put_router_operation(backend.engine, name, settings)
+        state, created = await backend.ready_database.drive(operation)
     except (RouterCycleError, TopicExistsIncompatibleError) as error:
         raise _without_others(key, error) from error
     made = describe(state)
@@ -77,16 +74,16 @@ def _without_others(
     return type(error)("a router that this key may not see is in the way", detail=known)
 
 
-def get_router(app: App, exchange: Exchange) -> None:
-    router = app.engine.routers.get(exchange.parameters[0])
-    _require_ends(app.key_of(exchange), router)
-    answer(exchange, 200, describe(app.engine.routers.state(router)))
+def get_router(backend: Backend, exchange: Exchange) -> None:
+    router = backend.engine.routers.get(exchange.parameters[0])
+    _require_ends(exchange.key, router)
+    answer(exchange, 200, describe(backend.engine.routers.state(router)))
 
 
-def list_routers(app: App, exchange: Exchange) -> None:
+def list_routers(backend: Backend, exchange: Exchange) -> None:
     query = exchange.query()
     size = number(exchange, "page_size", limits.PAGE_SIZE_DEFAULT, 1, limits.PAGE_SIZE_MAX)
-    key, routers = app.key_of(exchange), app.engine.routers
+    key, routers = exchange.key, backend.engine.routers
     prefix = query.get("prefix", "")
     cursor = list_cursor(exchange, limits.ROUTER_NAME_PATTERN, prefix)
     wanted = (prefix, query.get("source"), query.get("dest"), cursor)
@@ -98,12 +95,12 @@ def list_routers(app: App, exchange: Exchange) -> None:
     answer(exchange, 200, body)
 
 
-async def delete_router(app: App, exchange: Exchange) -> None:
+async def delete_router(backend: Backend, exchange: Exchange) -> None:
     name = check_router_name(exchange.parameters[0])
-    router = app.engine.core.routers.find(name)
+    router = backend.engine.core.routers.find(name)
     if router is not None:
-        _require_ends(app.key_of(exchange), router)
-    deleted = await app.ready_database.drive(delete_router_operation(app.engine, name))
+        _require_ends(exchange.key, router)
+    deleted = await backend.ready_database.drive(delete_router_operation(backend.engine, name))
     answer(exchange, 200, {"deleted": deleted})
 
 

@@ -1,23 +1,20 @@
-"""Every route there is. The contract as a table."""
+"""The routes of topics, queues and routers, and of the document that describes all routes."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from headwater.server.access.keys import Scope
-from headwater.server.dashboard.routes import DASHBOARD_ROUTES
-from headwater.server.health import handlers
 from headwater.server.http import (
+    openapi,
     queue_handlers,
     read_handlers,
+    requeue_handler,
     router_handlers,
     topic_handlers,
     write_batcher,
 )
-from headwater.server.http.route_table import TOKEN, Parameter, Route
-from headwater.server.kafka.listing import KAFKA_ROUTES
-from headwater.server.machines.routes import MACHINE_ROUTES
-from headwater.server.streams import event_stream, job_pusher, watch_sessions, websocket_route
+from headwater.server.http.route_table import Parameter, Route, RouteTable
 from headwater.wire import answers
 from headwater.wire.requests import (
     AckBody,
@@ -26,10 +23,11 @@ from headwater.wire.requests import (
     DiffRequestBody,
     ExtendBody,
     NackBody,
+    RequeueBody,
     RouterBody,
-    WatchRequest,
     WriteRequest,
 )
+from headwater.wire.status_answers import RequeueAnswer
 
 TOPIC: Final = "/v0/topics/{topic}"
 ROUTER: Final = "/v0/routers/{router}"
@@ -38,11 +36,11 @@ QUEUE_ERRORS: Final = (
 )  # fmt: skip
 STORAGE_ERRORS: Final = ("disk_full", "storage_failed")
 
-ROUTES: Final = (
+HTTP_ROUTES: Final = (
     Route(
         "POST", TOPIC, write_batcher.take_write, "Write records, all or nothing",
         Scope.WRITE, WriteRequest,
-        goes_beside=True,
+        goes_beside=True, served_by=write_batcher.WriteBatcher,
         answer=answers.WriteAnswer,
         query=(Parameter("return_seqs", "boolean", "false leaves out the list of seqs"),),
         answers={200: "written, or written before", 201: "written, and the topic made"},
@@ -77,28 +75,19 @@ ROUTES: Final = (
         "POST", TOPIC + "/ack", queue_handlers.ack, "Jobs are done: delete them for good",
         Scope.WORK, AckBody,
         answer=answers.AckAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
+        served_by=queue_handlers.WorkerLines,
     ),
     Route(
         "POST", TOPIC + "/nack", queue_handlers.nack, "Give jobs back, for now or for later",
         Scope.WORK, NackBody,
         answer=answers.NackAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
+        served_by=queue_handlers.WorkerLines,
     ),
     Route(
         "POST", TOPIC + "/extend", queue_handlers.extend, "Hold jobs longer",
         Scope.WORK, ExtendBody,
         answer=answers.ExtendAnswer, errors=(*QUEUE_ERRORS, *STORAGE_ERRORS), names_topic=True,
-    ),
-    Route(
-        "GET", TOPIC + "/work", job_pusher.open_work, "Be given jobs as server-sent events",
-        Scope.WORK,
-        query=(
-            Parameter("node", "string", "who works"),
-            Parameter("max", "integer", "jobs in hand at once, 1, at most 1000"),
-            Parameter("lease_ms", "integer", "how long a job is held, as the queue says"),
-            TOKEN,
-        ),
-        errors=("topic_not_found", "not_a_queue", "not_acceptable"),
-        names_topic=True, takes_token=True, changes_by_get=True,
+        served_by=queue_handlers.WorkerLines,
     ),
     Route(
         "GET", TOPIC + "/arrow", read_handlers.read_arrow, "Read records as an Arrow IPC stream",
@@ -179,33 +168,17 @@ ROUTES: Final = (
             Parameter("cursor", "string", "next_cursor of the page before"),
         ),
     ),
+    Route("GET", "/openapi.json", openapi.openapi, "This document", is_open=True,
+          served_by=RouteTable),
+    Route("GET", "/docs", openapi.docs, "This document for people", is_open=True,
+          served_by=RouteTable),
     Route(
-        "POST", "/v0/watch", watch_sessions.open_watch, "Open a watch over topics",
-        Scope.READ, WatchRequest,
-        answer=answers.WatchAnswer,
-        query=(Parameter("lenient", "boolean", "leave out topics that are not there"),),
-        errors=("topic_not_found", "unsupported_media_type", "payload_too_large"),
+        "POST", "/v0/topics/{topic}/requeue", requeue_handler.requeue,
+        "Give dead letters back to the queues they came from",
+        Scope.READ | Scope.WRITE | Scope.DELETE, RequeueBody,
+        answer=RequeueAnswer,
+        errors=("topic_not_found", "not_a_queue", "unsupported_media_type", "payload_too_large",
+                "topic_full", "record_too_large", "disk_full", "storage_failed"),
+        names_topic=True,
     ),
-    Route(
-        "GET", "/v0/watch/{wid}", event_stream.open_stream, "Follow a watch as server-sent events",
-        Scope.READ, query=(TOKEN,), errors=("not_found", "not_acceptable"), takes_token=True,
-    ),
-    Route(
-        "GET", "/v0/ws", websocket_route.open_websocket, "Subscribe and publish over a WebSocket",
-        query=(TOKEN,), takes_token=True,
-        answers={101: "upgraded", 426: "ask for an upgrade"},
-    ),
-    Route("GET", "/v0/health", handlers.health, "The process lives", is_open=True),
-    Route("GET", "/healthz", handlers.health, "The process lives", is_open=True),
-    Route("GET", "/v0/ready", handlers.ready, "Requests are served", is_open=True,
-          errors=("not_ready",)),
-    Route("GET", "/readyz", handlers.ready, "Requests are served", is_open=True,
-          errors=("not_ready",)),
-    Route("GET", "/v0/metrics", handlers.metrics, "Metrics", Scope.READ),
-    Route("GET", "/metrics", handlers.metrics, "Metrics", Scope.READ),
-    Route("GET", "/openapi.json", handlers.openapi, "This document", is_open=True),
-    Route("GET", "/docs", handlers.docs, "This document for people", is_open=True),
-    *MACHINE_ROUTES,
-    *DASHBOARD_ROUTES,
-    *KAFKA_ROUTES,
 )  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
@@ -17,14 +17,11 @@ from headwater.engine.topics.creation import create_operation
 from headwater.engine.topics.operations import delete_operation, drop_operation
 from headwater.model.priority import base_priority
 from headwater.server.access.keys import ApiKey, Scope
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
 from headwater.server.topic_spaces import refuse_partitions, space_of
 from headwater.wire.requests import DeleteRequest, decode_request
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
-
 
 NAMES_SCANNED_MAX = 20_000
 """Names that one page of a list scans: a search with few matches goes on with the next page."""
@@ -70,7 +67,7 @@ def list_cursor(exchange: Exchange, is_name: re.Pattern[str], prefix: str = "") 
     return cursor
 
 
-def require_named(app: App, key: ApiKey, settings: Mapping[str, Any] | None) -> None:
+def require_named(backend: Backend, key: ApiKey, settings: Mapping[str, Any] | None) -> None:
     """Settings that come with a write: to give them takes what it takes to change them, and a key
     may name in them only what it may name in a path, and make there."""
     if settings:
@@ -78,39 +75,42 @@ def require_named(app: App, key: ApiKey, settings: Mapping[str, Any] | None) -> 
     name = (settings or {}).get("dead_letter")
     if isinstance(name, str):
         key.require_name(name)
-        kafkas = app.kafkas(name, key)
+        kafkas = backend.kafkas(name, key)
         if kafkas is not None:
             kafkas.refuse_taken(name)
 
 
-def describe(app: App, topic: Topic) -> dict[str, Any]:
+def describe(backend: Backend, topic: Topic) -> dict[str, Any]:
     """A topic as GET shows it."""
-    state: dict[str, Any] = msgspec.structs.asdict(space_of(app.engine, topic).state(topic))
+    state: dict[str, Any] = msgspec.structs.asdict(space_of(backend.engine, topic).state(topic))
     settings = topic.log.settings
     state["effective_priority"] = base_priority(
-        settings.priority, settings.auto_priority, topic.log.last_read_ts, app.clock.wall_ms()
+        settings.priority,
+        settings.auto_priority,
+        topic.log.last_read_ts,
+        backend.engine.core.clock.wall_ms(),
     )
     if settings.type is TopicType.QUEUE:
-        stats = Queues(app.engine).glance(topic)
+        stats = Queues(backend.engine).glance(topic)
         state["queue"] = stats._asdict()
         if stats.blocked and topic.queue is not None:
             state["queue"]["blocked_reason"] = topic.queue.blocked_reason
     return {name: value for name, value in state.items() if value is not None}
 
 
-async def put_topic(app: App, exchange: Exchange) -> None:
+async def put_topic(backend: Backend, exchange: Exchange) -> None:
     name = exchange.parameters[0]
     body = body_of(exchange)
     try:
         settings = msgspec.json.decode(body or b"{}", type=dict[str, Any])
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidRequestError(f"the body must be an object of settings: {error}") from error
-    require_named(app, app.key_of(exchange), settings)
-    kafkas = app.kafkas(name, exchange.head.key)
+    require_named(backend, exchange.key, settings)
+    kafkas = backend.kafkas(name, exchange.head.key)
     if kafkas is not None:
         kafkas.refuse_new(name)
-    existed = app.engine.find(name) is not None
-    state = await app.ready_database.drive(create_operation(app.engine, name, settings))
+    existed = backend.engine.find(name) is not None
+    state = await backend.ready_database.drive(create_operation(backend.engine, name, settings))
     answer(
         exchange,
         200 if existed else 201,
@@ -118,24 +118,26 @@ async def put_topic(app: App, exchange: Exchange) -> None:
     )
 
 
-def get_topic(app: App, exchange: Exchange) -> None:
-    topic = app.space(exchange.parameters[0], exchange.head.key).topic(exchange.parameters[0])
+def get_topic(backend: Backend, exchange: Exchange) -> None:
+    topic = backend.space(exchange.parameters[0], exchange.head.key).topic(exchange.parameters[0])
     if flag(exchange, "touch", True):
-        topic.log.last_read_ts = app.clock.wall_ms()
-    answer(exchange, 200, describe(app, topic))
+        topic.log.last_read_ts = backend.engine.core.clock.wall_ms()
+    answer(exchange, 200, describe(backend, topic))
 
 
-def list_topics(app: App, exchange: Exchange) -> None:
+def list_topics(backend: Backend, exchange: Exchange) -> None:
     query = exchange.query()
     size = number(exchange, "page_size", limits.PAGE_SIZE_DEFAULT, 1, limits.PAGE_SIZE_MAX)
-    key, prefix = app.key_of(exchange), query.get("prefix", "")
+    key, prefix = exchange.key, query.get("prefix", "")
     contains, kind = query.get("contains", ""), query.get("type")
     if kind is not None and kind not in _TYPES:
         raise InvalidRequestError("type is log or queue")
     page: list[Topic] = []
     next_cursor: str | None = None
-    space = app.space(prefix, key) if prefix.startswith(limits.PARTITION_PREFIX) else app.engine
-    is_name = limits.PARTITION_NAME_PATTERN if space is not app.engine else limits.NAME_PATTERN
+    space = (
+        backend.space(prefix, key) if prefix.startswith(limits.PARTITION_PREFIX) else backend.engine
+    )
+    is_name = limits.PARTITION_NAME_PATTERN if space is not backend.engine else limits.NAME_PATTERN
     listed = space.topics.list(prefix, list_cursor(exchange, is_name, prefix))
     for scanned, topic in enumerate(listed, start=1):
         name = topic.name
@@ -153,27 +155,27 @@ def list_topics(app: App, exchange: Exchange) -> None:
             break
     if flag(exchange, "touch", False):
         for topic in page:
-            topic.log.last_read_ts = app.clock.wall_ms()
-    body: dict[str, Any] = {"topics": [describe(app, topic) for topic in page]}
+            topic.log.last_read_ts = backend.engine.core.clock.wall_ms()
+    body: dict[str, Any] = {"topics": [describe(backend, topic) for topic in page]}
     if next_cursor is not None:
         body["next_cursor"] = next_cursor
     answer(exchange, 200, body)
 
 
-async def drop_topic(app: App, exchange: Exchange) -> None:
+async def drop_topic(backend: Backend, exchange: Exchange) -> None:
     name = check_topic_name(exchange.parameters[0])
     refuse_partitions(name, "drop the topic with a Kafka client")
-    operation = drop_operation(app.engine, name, if_empty=flag(exchange, "if_empty", False))
-    removed = await app.ready_database.drive(operation)
-    routers = list(filter(app.key_of(exchange).may_name, removed or []))
+    operation = drop_operation(backend.engine, name, if_empty=flag(exchange, "if_empty", False))
+    removed = await backend.ready_database.drive(operation)
+    routers = list(filter(exchange.key.may_name, removed or []))
     body = {"topic": name, "deleted": removed is not None, "routers_removed": routers}
     answer(exchange, 200, body)
 
 
-async def delete_records(app: App, exchange: Exchange) -> None:
+async def delete_records(backend: Backend, exchange: Exchange) -> None:
     request = decode_request(body_of(exchange), DeleteRequest)
     name = exchange.parameters[0]
-    space = app.space(name, exchange.head.key)
+    space = backend.space(name, exchange.head.key)
     operation = delete_operation(space, name, request.before_seq, request.match)
-    deleted = await app.ready_database.drive(operation)
+    deleted = await backend.ready_database.drive(operation)
     answer(exchange, 200, {"topic": name, **msgspec.structs.asdict(deleted)})

@@ -1,23 +1,26 @@
-"""Single writes that came in one turn of the loop, to one topic, are one append.
+"""The single writes that came in one turn of the loop are one submission, whatever their topics.
 
 Fifty connections that write a record each ask fifty questions and get fifty answers. In between
-they are one run of seqs, one encoding, one ticket and one publication: what is done for each of
-them alone is to read its body and to print its answer. A write that asks for more than its record
-to be stored (an expected head, a setting, the answer of a key that was used before) goes by itself,
-behind those that came before it.
-See docs/decisions/0022-single-writes-of-one-turn-are-one-append.md.
+they are, for each topic, one run of seqs and one publication, and for all topics together one
+reading of their bodies, one encoding, one ticket for each shard and one sending of answers. A write
+that asks for more than its record to be stored (an expected head, a setting, the answer of a key
+that was used before) goes by itself, behind those to its topic that came before it.
+See docs/decisions/0039-a-turn-is-one-submission.md.
 
 Keeps I2, I15.
 """
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from headwater.config.server import LimitSettings
 from headwater.config.topic import Discard
 from headwater.core import limits
-from headwater.core.errors import HeadwaterError, TopicNotFoundError
+from headwater.core.errors import HeadwaterError
 from headwater.core.results import Appended
 from headwater.core.units import KIB
 from headwater.engine.pending import Pending
@@ -25,26 +28,16 @@ from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
 from headwater.engine.topics.write import Write
 from headwater.format.frame import FrameFlag
 from headwater.native import compiled
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
-from headwater.server.http.shared_response import (
-    Direct,
-    SharedResponse,
-    can_send_directly,
-    send_directly,
-)
-from headwater.server.http.write_handler import (
-    encode_request,
-    plain_record,
-    write_records,
-    write_request,
-)
+from headwater.server.http.write_handler import encode_request, write_records, write_request
+from headwater.server.http.write_replies import WriteReplies
 from headwater.wire.requests import WriteRequest, decode_request
 
 if TYPE_CHECKING:
     from headwater.engine.engine import Engine
     from headwater.engine.state.topic import Topic
-    from headwater.server.app import App
     from headwater.server.http.request_head import Head
 
 _native: Final = compiled("bodies")
@@ -53,22 +46,22 @@ _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 BODY_BYTES_MAX: Final = 4 * KIB
 """For a longer record, what is done once for a ticket matters little beside its bytes."""
 MEMBERS_MAX: Final = 512
+"""Of one ticket, roughly: the next turn need not wait for a larger one."""
 
 
-def take_write(app: App, exchange: Exchange) -> None:
+def take_write(batcher: WriteBatcher, exchange: Exchange) -> None:
     """POST /v0/topics/:topic."""
-    if not (exchange.head.is_plain_write and app.write_batcher.add(exchange)):
-        app.write_batcher.flush()  # what came before it on its connection stays before it
-        write_records(app, exchange)
+    if not (exchange.head.is_plain_write and batcher.add(exchange)):
+        batcher.flush()  # what came before it on its connection stays before it
+        batcher.write_alone(exchange)
 
 
-class _Group:
+class _Batch:
     """Writes to one topic, and the records they bring: one each, in the same order."""
 
-    __slots__ = ("came", "keys", "members", "name", "records", "topic")
+    __slots__ = ("came", "keys", "members", "records", "topic")
 
-    def __init__(self, name: str, topic: Topic) -> None:
-        self.name = name
+    def __init__(self, topic: Topic) -> None:
         self.topic = topic
         self.came: list[Exchange] = []
         self.begin()
@@ -78,26 +71,21 @@ class _Group:
         self.records = EncodedRecords([], [], [], [])
         self.keys: set[bytes] = set()
 
-    def add_plain(self, exchange: Exchange, data: bytes) -> None:
+    def take(self, datas: list[bytes], tags: list[bytes]) -> None:
+        """All that came, with a payload and maybe a tag each."""
+        flags = [_HAS_TAG if tag else 0 for tag in tags]
+        size = sum(map(len, datas)) + sum(map(len, tags))
+        self.records = EncodedRecords([b""] * len(datas), tags, datas, flags, size)
+        self.members = self.came
+
+    def add(self, exchange: Exchange, encoded: EncodedRecords, key: bytes | None = None) -> None:
         exchange.usage.begin()
         records = self.records
-        records.nodes.append(b"")
-        records.tags.append(b"")
-        records.datas.append(data)
-        records.flags.append(0)
-        records.size += len(data)
-        self.members.append(exchange)
-
-    def add_key(self, key: bytes) -> None:
-        """It is that of the member that came last."""
-        if self.records.keys is None:
-            self.records.keys = {}
-        self.records.keys[len(self.members) - 1] = key
-        self.keys.add(key)
-
-    def add(self, exchange: Exchange, encoded: EncodedRecords) -> None:
-        exchange.usage.begin()
-        records = self.records
+        if key is not None:
+            if records.keys is None:
+                records.keys = {}
+            records.keys[len(self.members)] = key
+            self.keys.add(key)
         records.nodes += encoded.nodes
         records.tags += encoded.tags
         records.datas += encoded.datas
@@ -109,149 +97,157 @@ class _Group:
 class WriteBatcher:
     """Filled by the connections, emptied when the loop has read from all that had something."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(
+        self,
+        backend: Backend,
+        limits: LimitSettings,
+        loop: asyncio.AbstractEventLoop,
+        replies: WriteReplies,
+    ) -> None:
+        self._backend = backend
+        self._record_bytes_max = limits.record_bytes
+        self._loop = loop
+        self._replies = replies
         self.engine: Engine | None = None
         """None until there is one to write to."""
-        self._groups: dict[str, _Group] = {}
+        self._batches: dict[str, _Batch] = {}
+        self._came = 0
 
     def add(self, exchange: Exchange) -> bool:
         """Take a write along; False when its topic has to check each by itself."""
-        name = exchange.head.parameters[0]
-        group = self._groups.get(name)
         if len(exchange.body) > BODY_BYTES_MAX or self.engine is None:
             return False
-        if group is None:
+        if self._came >= MEMBERS_MAX:
+            self.flush()
+        name = exchange.head.parameters[0]
+        batch = self._batches.get(name)
+        if batch is None:
             topic = self.engine.find(name)
-            if topic is None or not _takes_groups(topic):
+            if topic is None or not _takes_batches(topic):
                 return False
-            if not self._groups:
-                self._app.loop.call_soon(self.flush)
-            group = self._groups[name] = _Group(name, topic)
-        group.came.append(exchange)
+            if not self._batches:
+                self._loop.call_soon(self.flush)
+            batch = self._batches[name] = _Batch(topic)
+        batch.came.append(exchange)
+        self._came += 1
         return True
+
+    def write_alone(self, exchange: Exchange) -> None:
+        write_records(self._backend, exchange)
 
     def flush(self) -> None:
-        if self._groups:
-            groups, self._groups = self._groups, {}
-            for group in groups.values():
-                if not self._read_together(group):
-                    self._read(group)
-                self._send(group)
+        if not self._batches:
+            return
+        batches, self._batches = list(self._batches.values()), {}
+        self._came = 0
+        bodies = [exchange.body for batch in batches for exchange in batch.came]
+        datas, tags = self._read(bodies)
+        end = 0
+        for batch in batches:
+            first, end = end, end + len(batch.came)
+            self._fill(batch, datas[first:end], tags[first:end])
+        self._send(batches)
 
-    def _read_together(self, group: _Group) -> bool:
-        """All at once, where each brings a payload, maybe a tag, and nothing else. False when that
-        is not so, or not certain: nothing was done."""
-        came = group.came
-        if _native is None or len(came) > MEMBERS_MAX:
-            return False
-        usage = came[0].usage
-        if not usage.has_room(len(came)):
-            return False
-        for exchange in came:
-            if exchange.head.usage is not usage:
-                return False  # writers with several keys
-        bytes_max = self._app.settings.limits.record_bytes
-        bodies = [exchange.body for exchange in came]
-        plain = _native.plain_records(bodies, bytes_max, limits.TAG_BYTES_MAX)
-        if plain is None:
-            return False
-        datas, tags = plain
-        flags = [_HAS_TAG if tag else 0 for tag in tags]
-        size = sum(map(len, datas)) + sum(map(len, tags))
-        group.records = EncodedRecords([b""] * len(datas), tags, datas, flags, size)
-        group.members = came
-        usage.in_flight += len(came)
-        return True
+    def _read(self, bodies: list[bytes | bytearray]) -> tuple[list[bytes | None], list[bytes]]:
+        """Payloads and tags of the bodies that bring nothing else; None where that is not so, or
+        not certain."""
+        if _native is None:
+            return [None] * len(bodies), [b""] * len(bodies)
+        read: tuple[list[bytes | None], list[bytes]] = _native.plain_records(
+            bodies, self._record_bytes_max, limits.TAG_BYTES_MAX
+        )
+        return read
 
-    def _read(self, group: _Group) -> None:
-        app = self._app
-        bytes_max = app.settings.limits.record_bytes
-        for exchange in group.came:
+    def _fill(self, batch: _Batch, datas: list[bytes | None], tags: list[bytes]) -> None:
+        usage = batch.came[0].usage
+        plain = [data for data in datas if data is not None]
+        if (
+            len(plain) == len(datas)
+            and all(exchange.head.usage is usage for exchange in batch.came)
+            and usage.has_room(len(plain))
+        ):
+            usage.in_flight += len(plain)
+            batch.take(plain, tags)
+            return
+        for exchange in batch.came:
             try:
-                request = decode_request(body_of(exchange), WriteRequest)
-                data = plain_record(request)
-                if data is None or len(data) > bytes_max:
-                    self._take_in(group, exchange, request)
-                    continue
-                group.add_plain(exchange, data)
-                if len(group.members) >= MEMBERS_MAX:
-                    self._send(group)
+                self._decode(batch, exchange)
             except HeadwaterError as error:
                 exchange.fail(error)
             except Exception as error:
-                app.broken(exchange, error)
+                exchange.broken(error)
 
-    def _take_in(self, group: _Group, exchange: Exchange, request: WriteRequest) -> None:
-        """One that brings more than a payload."""
+    def _decode(self, batch: _Batch, exchange: Exchange) -> None:
+        """One that may bring more than a payload."""
+        request = decode_request(body_of(exchange), WriteRequest)
         key = None if request.idempotency_key is None else checked_key(request.idempotency_key)
-        goes_along = _is_single(request) and not (key is not None and self._is_known(group, key))
-        if not goes_along or request.records[0].deliver_at is not None:
-            self._send(group)
-            write_request(self._app, exchange, request)
+        if _goes_along(request) and not (key is not None and self._is_known(batch, key)):
+            batch.add(exchange, encode_request(request, self._record_bytes_max), key)
             return
-        encoded = encode_request(request, self._app.settings.limits.record_bytes)
-        group.add(exchange, encoded)
-        if key is not None:
-            group.add_key(key)
-        if len(group.members) >= MEMBERS_MAX:
-            self._send(group)
+        self._send([batch])
+        batch.begin()
+        write_request(self._backend, exchange, request)
 
-    def _is_known(self, group: _Group, key: bytes) -> bool:
+    def _is_known(self, batch: _Batch, key: bytes) -> bool:
         """A write with this key was made before, or is among these: it gets the same answer."""
         engine = self.engine
         assert engine is not None
         now_ms = engine.core.clock.wall_ms()
-        return key in group.keys or group.topic.keys.lookup(key, now_ms) is not None
+        return key in batch.keys or batch.topic.keys.lookup(key, now_ms) is not None
 
-    def _send(self, group: _Group) -> None:
-        members, records = group.members, group.records
-        if not members:
-            return
-        group.begin()
-        records.writers = len(members)
+    def _send(self, batches: Sequence[_Batch]) -> None:
         engine = self.engine
         assert engine is not None
+        by_topic: dict[Topic, _Batch] = {}
+        for batch in batches:
+            if batch.members and engine.find(batch.topic.name) is not batch.topic:
+                self._send_one_by_one(batch)  # it was dropped since they came
+            elif batch.members:
+                batch.records.writers = len(batch.members)
+                by_topic[batch.topic] = batch
         try:
-            if engine.find(group.name) is not group.topic:
-                raise TopicNotFoundError("it was dropped since they came")
-            write = engine.append(group.name, records)
-        except HeadwaterError:
-            # Nothing of it was taken. One by one, each gets the answer that is its own.
-            for exchange in members:
-                exchange.usage.end()
-                self._app.attempt(exchange, write_records)
-            return
+            started = engine.append_turn({topic: b.records for topic, b in by_topic.items()})
         except Exception as error:  # a mistake of ours: every request gets an answer (I15)
-            for exchange in members:
-                exchange.usage.end()
-                self._app.broken(exchange, error)
+            for batch in by_topic.values():
+                for exchange in batch.members:
+                    exchange.usage.end()
+                    exchange.broken(error)
             return
-        answer = partial(self._answer, members)
-        if write.done:
-            answer(write)
-        else:
-            write.on_done = answer
+        for batch, write in zip(by_topic.values(), started, strict=True):
+            if isinstance(write, HeadwaterError):
+                self._send_one_by_one(batch)
+            elif write.done:
+                self._answer(batch.members, write)
+            else:
+                write.on_done = partial(self._answer, batch.members)
+        self._replies.send()
+
+    def _send_one_by_one(self, batch: _Batch) -> None:
+        """Nothing of them was taken together. Alone, each gets the answer that is its own."""
+        for exchange in batch.members:
+            exchange.usage.end()
+            exchange.attempt(self.write_alone)
 
     def _answer(self, members: list[Exchange], write: Pending[Appended]) -> None:
         assert isinstance(write, Write)
-        error, broken = write.error, None
-        response = SharedResponse.of(write, self._app.now_us(), self._app.request_prefix)
-        direct: list[Direct] = []
-        for seq, exchange in enumerate(members, write.first_seq):
+        for exchange in members:
             exchange.usage.in_flight -= 1
-            try:
-                if error is not None:
-                    exchange.fail(error)
-                elif can_send_directly and exchange.connection.takes_direct_answer:
-                    direct.append((exchange, seq))
-                else:
-                    exchange.answer_whole(response.reply(exchange, seq))
-            except Exception as problem:  # the requests behind it are answered all the same (I15)
-                broken = broken or problem
-        send_directly(direct, response)
-        if broken is not None:
-            raise broken
+        if write.error is None:
+            mistakes = self._replies.add(members, write)
+        else:
+            mistakes = _fail_all(members, write.error)
+        if mistakes:
+            raise mistakes[0]
+
+
+def _fail_all(exchanges: Sequence[Exchange], error: HeadwaterError) -> list[Exception]:
+    mistakes: list[Exception] = []
+    for exchange in exchanges:
+        try:
+            exchange.fail(error)
+        except Exception as mistake:  # the requests behind it are answered all the same (I15)
+            mistakes.append(mistake)
+    return mistakes
 
 
 def has_plain_head(head: Head) -> bool:
@@ -264,7 +260,7 @@ def has_plain_head(head: Head) -> bool:
     )
 
 
-def _is_single(request: WriteRequest) -> bool:
+def _goes_along(request: WriteRequest) -> bool:
     """One record, and nothing else that has to be checked for this write alone."""
     return (
         len(request.records) == 1
@@ -272,10 +268,11 @@ def _is_single(request: WriteRequest) -> bool:
         and request.return_seqs is None
         and request.config is None
         and not request.disable_backpressure
+        and request.records[0].deliver_at is None
     )
 
 
-def _takes_groups(topic: Topic) -> bool:
+def _takes_batches(topic: Topic) -> bool:
     """One that is there for good, and does not check each write for room."""
     return (
         topic.loaded

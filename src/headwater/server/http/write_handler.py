@@ -16,6 +16,7 @@ from headwater.engine.topics.operations import ensure_loaded
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.engine.topics.write import Write
 from headwater.format.frame import FrameFlag, join_data
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import flag, require_named
@@ -25,7 +26,6 @@ from headwater.wire.requests import NO_META, RecordIn, WriteRequest, decode_requ
 if TYPE_CHECKING:
     from headwater.engine.state.topic import Topic
     from headwater.server.access.quotas import Usage
-    from headwater.server.app import App
 
 _HAS_TAG = int(FrameFlag.HAS_TAG)
 _HAS_NODE = int(FrameFlag.HAS_NODE)
@@ -34,37 +34,37 @@ _encode = msgspec.json.Encoder().encode
 _meta_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def write_records(app: App, exchange: Exchange) -> None:
-    write_request(app, exchange, decode_request(body_of(exchange), WriteRequest))
+def write_records(backend: Backend, exchange: Exchange) -> None:
+    write_request(backend, exchange, decode_request(body_of(exchange), WriteRequest))
 
 
-def write_request(app: App, exchange: Exchange, request: WriteRequest) -> None:
+def write_request(backend: Backend, exchange: Exchange, request: WriteRequest) -> None:
     """One write by itself."""
     name = exchange.head.parameters[0]
     if request.config is not None:
-        require_named(app, app.key_of(exchange), request.config)
-    records = encode_request(request, app.settings.limits.record_bytes)
-    topic = app.space(name, exchange.head.key).find(name)
+        require_named(backend, exchange.key, request.config)
+    records = encode_request(request, exchange.limits.record_bytes)
+    topic = backend.space(name, exchange.head.key).find(name)
     if topic is not None and not topic.loaded:
-        app.spawn(exchange, _write_after_loading(app, exchange, topic, name, request, records))
+        exchange.spawn(_write_after_loading(backend, exchange, topic, name, request, records))
         return
-    _append(app, exchange, name, request, records)
+    _append(backend, exchange, name, request, records)
 
 
 async def _write_after_loading(
-    app: App,
+    backend: Backend,
     exchange: Exchange,
     topic: Topic,
     name: str,
     request: WriteRequest,
     records: EncodedRecords,
 ) -> None:
-    await app.ready_database.drive(ensure_loaded(app.engine, topic))
-    _append(app, exchange, name, request, records)
+    await backend.ready_database.drive(ensure_loaded(backend.engine, topic))
+    _append(backend, exchange, name, request, records)
 
 
 def _append(
-    app: App, exchange: Exchange, name: str, request: WriteRequest, records: EncodedRecords
+    backend: Backend, exchange: Exchange, name: str, request: WriteRequest, records: EncodedRecords
 ) -> None:
     head = exchange.head
     key = request.idempotency_key
@@ -76,7 +76,7 @@ def _append(
     usage = exchange.usage
     usage.begin()
     try:
-        write = app.space(name, head.key).append(
+        write = backend.space(name, head.key).append(
             name,
             records,
             idempotency_key=key,
@@ -133,23 +133,6 @@ def encode_request(request: WriteRequest, record_bytes_max: int) -> EncodedRecor
     if encoded.size > record_bytes_max:
         _refuse_large(datas, record_bytes_max)
     return encoded
-
-
-def plain_record(request: WriteRequest) -> bytes | None:
-    """The payload of the only record, if a write brings nothing else and has no options."""
-    records = request.records
-    if (
-        len(records) != 1
-        or request.node is not None
-        or request.idempotency_key is not None
-        or request.expect_head_seq is not None
-        or request.return_seqs is not None
-        or request.config is not None
-        or request.disable_backpressure
-        or _have_extras(records)
-    ):
-        return None
-    return bytes(records[0].data)
 
 
 def _have_extras(records: Sequence[RecordIn]) -> bool:

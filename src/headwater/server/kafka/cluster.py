@@ -16,6 +16,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.partition import KafkaTopic
+    from headwater.engine.partition import BatchTopic
     from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint
@@ -136,7 +137,7 @@ def _why_missing(endpoint: KafkaEndpoint, call: Call, name: str) -> ErrorCode:
 
 def find_topic(
     endpoint: KafkaEndpoint, call: Call, name: str | None, topic_id: bytes
-) -> KafkaTopic | None:
+) -> BatchTopic | None:
     """By its id where there is one, else by its name. Java sends an id with an empty name."""
     if name is None or topic_id != NO_TOPIC_ID:
         return endpoint.store.topic_by_id(call.organisation, topic_id)
@@ -145,7 +146,7 @@ def find_topic(
 
 def _known(
     endpoint: KafkaEndpoint, call: Call, name: str | None, topic_id: bytes
-) -> KafkaTopic | None:
+) -> BatchTopic | None:
     """Of a log that is away: the topic is there, and its partitions say why they are not served."""
     unavailable = endpoint.store.unavailable
     if unavailable is None:

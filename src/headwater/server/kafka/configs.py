@@ -15,7 +15,7 @@ from headwater.server.kafka.topic_rows import NODE_ID
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.partition import KafkaTopic
+    from headwater.engine.partition import BatchTopic
     from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint
@@ -96,14 +96,14 @@ def _broker_configs(endpoint: KafkaEndpoint) -> list[Row]:
 def alter(endpoint: KafkaEndpoint, call: Call) -> None:
     """All settings of a topic at once: what is not named goes back to its default."""
 
-    def wanted(_topic: KafkaTopic, requested: Row) -> dict[str, str]:
+    def wanted(_topic: BatchTopic, requested: Row) -> dict[str, str]:
         return {each["name"]: each["value"] or "" for each in requested["configs"]}
 
     _change(endpoint, call, wanted)
 
 
 def alter_incrementally(endpoint: KafkaEndpoint, call: Call) -> None:
-    def wanted(topic: KafkaTopic, requested: Row) -> dict[str, str]:
+    def wanted(topic: BatchTopic, requested: Row) -> dict[str, str]:
         configs = dict(topic.configs if topic.altered is None else topic.altered)
         for each in requested["configs"]:
             _change_one(configs, each["name"], each["config_operation"], each["value"] or "")
@@ -142,7 +142,7 @@ def _change(endpoint: KafkaEndpoint, call: Call, wanted: Any) -> None:
                 )
             configs = check_configs(wanted(topic, requested))
             if not call.values["validate_only"]:
-                pending = endpoint.store.alter_configs(topic, configs)
+                pending = topic.alter(configs)
                 wait_group.expect(pending, partial(_changed, row))
         except HeadwaterError as error:
             _fail(row, error)
@@ -154,7 +154,7 @@ def _changed(row: Row, done: Pending[Any]) -> None:
         _fail(row, done.error)
 
 
-def _topic(endpoint: KafkaEndpoint, call: Call, requested: Row) -> KafkaTopic:
+def _topic(endpoint: KafkaEndpoint, call: Call, requested: Row) -> BatchTopic:
     if requested["resource_type"] != TOPIC:
         raise KafkaRequestError(ErrorCode.INVALID_REQUEST, "only topics have settings of this kind")
     topic = endpoint.store.topic(call.organisation, requested["resource_name"])

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, OverloadedError
-from headwater.engine.kafka.batch_appender import Repeated
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.joined_store import JoinedStore
+from headwater.engine.partition import Repeated
 from headwater.engine.pressure import PressureControl
 from headwater.observe.logs import Logger
-from headwater.server.connection import Awaits, Connections, Room
+from headwater.server.connection import Awaits, Ports
 from headwater.server.failures import unforeseen
 from headwater.server.kafka.call import Call, Caller
 from headwater.server.kafka.failures import code_of
@@ -26,12 +26,9 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.core.durability import Durability
-    from headwater.engine.kafka.batch_appender import Produced
-    from headwater.engine.kafka.partition import Partition
+    from headwater.engine.partition import BatchPartition, Produced
     from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
-    from headwater.server.access.quotas import Shares
-    from headwater.server.intake import Intake
     from headwater.server.kafka.users import Principal
 
 DEADLINES_S: Final = {Awaits.REQUEST: 600.0, Awaits.ANSWERS_TAKEN: 600.0}
@@ -68,11 +65,9 @@ class KafkaEndpoint:
         store: JoinedStore,
         coordinator: Coordinator,
         readers: Executor,
-        room: Room,
         pressure_control: PressureControl,
         users: Users,
-        shares: Shares,
-        intake: Intake,
+        ports: Ports,
     ) -> None:
         self.settings = settings
         self.clock = clock
@@ -87,9 +82,7 @@ class KafkaEndpoint:
         """The principal before signing in."""
         self.log = Logger("headwater.kafka")
         self.counters = EndpointCounters()
-        self.connections = Connections(
-            room, shares, intake, clock, settings.deadlines, self.log, DEADLINES_S
-        )
+        self.connections = ports.connections(self.log, DEADLINES_S)
         self.pipeline_max = settings.limits.pipeline
         self.request_bytes_max = settings.limits.kafka_request_bytes
         self.now_us = clock.monotonic_us
@@ -161,13 +154,17 @@ class KafkaEndpoint:
         future.add_done_callback(done)
 
     def append(
-        self, partition: Partition, batch: memoryview, durability: Durability, header: BatchHeader
+        self,
+        partition: BatchPartition,
+        batch: memoryview,
+        durability: Durability,
+        header: BatchHeader,
     ) -> Pending[Produced]:
         """Begin to write a batch that was checked. Raises while the server takes no writes."""
         if self._pressure_control.refuses:
-            self.store.refused(partition, header)
+            partition.refused(header)
             raise self._pressure_control.refuse()
-        return self.store.append(partition, batch, durability, header)
+        return partition.append(batch, durability, header)
 
     def count_stored(self, produced: Produced, header: BatchHeader) -> None:
         """The log has it; unless it came again, and has been counted before."""

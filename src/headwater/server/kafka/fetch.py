@@ -19,8 +19,7 @@ from headwater.server.kafka.failures import code_of, code_of_absent
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.fetch_plan import FetchPlan
-    from headwater.engine.kafka.partition import Partition
+    from headwater.engine.partition import BatchPartition, BatchPlan
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint
 
@@ -55,11 +54,13 @@ class _Row:
         "wake",
     )
 
-    def __init__(self, topic: str, requested: dict[str, Any], partition: Partition | None) -> None:
+    def __init__(
+        self, topic: str, requested: dict[str, Any], partition: BatchPartition | None
+    ) -> None:
         self.topic = topic
         self.requested = requested
         self.partition = partition
-        self.plan: FetchPlan | None = None
+        self.plan: BatchPlan | None = None
         self.batches: list[bytes | memoryview] = []
         self.size_bytes = 0
         """Of these batches, or about so many where they are to be read from files."""
@@ -81,17 +82,12 @@ class _Fetch:
         self._failed = False
         self._hurried = False
         self._timer: asyncio.TimerHandle | None = None
+        find, organisation = endpoint.store.partition, call.organisation
         self._rows = [
-            _Row(topic["topic"], each, self._partition(topic["topic"], each["partition"]))
+            _Row(topic["topic"], each, find(organisation, topic["topic"], each["partition"]))
             for topic in call.values["topics"]
             for each in topic["partitions"]
         ]
-
-    def _partition(self, name: str, index: int) -> Partition | None:
-        topic = self._endpoint.store.topic(self._call.organisation, name)
-        if topic is None or not 0 <= index < len(topic.partitions):
-            return None
-        return topic.partitions[index]
 
     def run(self) -> None:
         for row in self._rows:
@@ -169,7 +165,7 @@ class _Fetch:
         if self._bytes_ready > row.size_bytes and room <= 0:
             return
         try:
-            plan = self._endpoint.store.plan_fetch(partition, row.requested["fetch_offset"], room)
+            plan = partition.plan_fetch(row.requested["fetch_offset"], room)
             plan.skips_damaged = self._endpoint.settings.kafka_skip_damaged
         except HeadwaterError as error:
             self._fail(row, code_of(error), str(error))
@@ -295,7 +291,7 @@ def record_count(batch: bytes | memoryview) -> int:
     return int.from_bytes(batch[COUNT_AT : COUNT_AT + 4], "big")
 
 
-def _expected_bytes(partition: Partition, offset: int) -> int:
+def _expected_bytes(partition: BatchPartition, offset: int) -> int:
     """About how much there is from here on, without reading."""
     records = partition.high_watermark - partition.log_start_offset
     wanted = partition.high_watermark - offset

@@ -9,7 +9,6 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_offsets import Committed
 from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.failures import code_of
-from headwater.server.kafka.offsets import find_partition
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ def delete(endpoint: KafkaEndpoint, call: Call) -> None:
             index = each["partition_index"]
             row: Row = {"partition_index": index, "error_code": ErrorCode.NONE}
             rows.append(row)
-            if find_partition(endpoint, call, requested["name"], index) is None:
+            if endpoint.store.partition(call.organisation, requested["name"], index) is None:
                 row["error_code"] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             elif read is None or requested["name"] in read:
                 row["error_code"] = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC

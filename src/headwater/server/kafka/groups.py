@@ -10,14 +10,14 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_MS
 from headwater.engine.kafka.coordinator import check_group_name
 from headwater.model.kafka_group import (
-    Group,
+    ConsumerGroup,
     Joined,
     JoinRequest,
     Member,
     Outcome,
     Phase,
     Refused,
-    Synced,
+    SyncedMember,
 )
 from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.failures import code_of, code_of_refusal
@@ -124,7 +124,7 @@ def _answer_sync(call: Call, outcome: Outcome) -> None:
     if isinstance(outcome, Refused):
         call.answer({"error_code": code_of_refusal(outcome.refusal)})
         return
-    assert isinstance(outcome, Synced)
+    assert isinstance(outcome, SyncedMember)
     call.answer(
         {
             "error_code": ErrorCode.NONE,
@@ -190,7 +190,7 @@ def describe(endpoint: KafkaEndpoint, call: Call) -> None:
     call.answer({"groups": rows})
 
 
-def _group_row(group: Group) -> dict[str, Any]:
+def _group_row(group: ConsumerGroup) -> dict[str, Any]:
     is_stable = group.phase is Phase.STABLE
     return {
         "error_code": ErrorCode.NONE,
@@ -202,7 +202,7 @@ def _group_row(group: Group) -> dict[str, Any]:
     }
 
 
-def _member_row(group: Group, member: Member) -> dict[str, Any]:
+def _member_row(group: ConsumerGroup, member: Member) -> dict[str, Any]:
     return {
         "member_id": member.member_id,
         "group_instance_id": member.instance_id,

@@ -22,17 +22,15 @@ from headwater.disk import Disk
 from headwater.engine.async_database import AsyncDatabase
 from headwater.engine.state.parts import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
-from headwater.server.access.quotas import Shares
-from headwater.server.connection import Room
-from headwater.server.intake import Intake
+from headwater.server.connection import Ports
 from headwater.server.kafka.users import Users
+from headwater.server.ports import BACKLOG, why_not
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.store import KafkaStore
     from headwater.engine.kafka.unavailable import UnavailableKafka
     from headwater.server.kafka.endpoint import KafkaEndpoint
 
-BACKLOG: Final = 1024
 READER_THREADS: Final = 4
 
 
@@ -86,8 +84,6 @@ class KafkaListener:
                 start_serving=False,
             )
         except OSError as error:
-            from headwater.server.server import why_not
-
             raise AccessError(
                 f"cannot listen for Kafka clients on {settings.host}:{settings.kafka_port} "
                 f"({why_not(error)})",
@@ -98,9 +94,7 @@ class KafkaListener:
         assert self.endpoint is not None, "connected before it was open"
         return self._make_connection(self.endpoint)
 
-    async def open(
-        self, database: AsyncDatabase, room: Room, shares: Shares, intake: Intake
-    ) -> None:
+    async def open(self, database: AsyncDatabase, ports: Ports) -> None:
         """Recover the store and answer. Nothing is created where it is not used."""
         if self._server is None and not self._disk.is_directory(self._directory):
             return
@@ -142,11 +136,9 @@ class KafkaListener:
             JoinedStore(store, engine, self._readers),
             Coordinator(store, self._clock),
             self._readers,
-            room,
             engine.pressure_control,
             self._users,
-            shares,
-            intake,
+            ports,
         )
         self._make_connection = KafkaConnection
         if self._server is not None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.core import limits
 from headwater.engine.kafka.topics import TOPIC_NAME
 from headwater.engine.state.parts import Part
 from headwater.format.kafka.partition_names import partition_name
 from headwater.server.access.keys import ApiKey, Scope
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import Parameter, Route
 from headwater.server.http.topic_handlers import answer, list_cursor, number
@@ -21,15 +22,32 @@ from headwater.wire.kafka_answers import KafkaGroupList, KafkaTopicList
 if TYPE_CHECKING:
     from headwater.engine.kafka.coordinator import GroupListing
     from headwater.engine.kafka.partition import KafkaTopic
-    from headwater.server.app import App
     from headwater.server.kafka.endpoint import KafkaEndpoint
     from headwater.server.kafka.listener import KafkaListener
 
 
-def list_topics(app: App, exchange: Exchange) -> None:
+class KafkaListing(NamedTuple):
+    """The Kafka side of a server that may have none, or cannot open it."""
+
+    backend: Backend
+    listener: KafkaListener
+
+    def opened(self) -> KafkaListener:
+        backend, listener = self
+        if backend.database is not None:
+            backend.engine.core.parts.require(Part.KAFKA)
+            if listener.store is None:
+                raise HttpError(
+                    "not_found", "this server has no Kafka topics; it runs without that port"
+                )
+        assert backend.ready_database is not None  # 503 while recovering
+        return listener
+
+
+def list_topics(kafka: KafkaListing, exchange: Exchange) -> None:
     """Topics of the key's organisation, with where each partition begins and ends."""
-    key, size, after = app.key_of(exchange), _page_size(exchange), list_cursor(exchange, TOPIC_NAME)
-    store = _listener(app).store
+    key, size, after = exchange.key, _page_size(exchange), list_cursor(exchange, TOPIC_NAME)
+    store = kafka.opened().store
     assert store is not None
     names = sorted(
         topic.name
@@ -43,11 +61,11 @@ def list_topics(app: App, exchange: Exchange) -> None:
     answer(exchange, 200, body)
 
 
-def list_groups(app: App, exchange: Exchange) -> None:
+def list_groups(kafka: KafkaListing, exchange: Exchange) -> None:
     """Consumer groups of the key's organisation, and how far they are behind."""
-    key, size = app.key_of(exchange), _page_size(exchange)
+    key, size = exchange.key, _page_size(exchange)
     after = exchange.query().get("cursor")  # any text may be the name of a group
-    endpoint = _listener(app).endpoint
+    endpoint = kafka.opened().endpoint
     assert endpoint is not None
     groups_seen = sorted(
         group
@@ -59,16 +77,6 @@ def list_groups(app: App, exchange: Exchange) -> None:
     if len(groups_seen) > size:
         body["next_cursor"] = groups_seen[size - 1].name
     answer(exchange, 200, body)
-
-
-def _listener(app: App) -> KafkaListener:
-    if app.database is not None:
-        app.engine.core.parts.require(Part.KAFKA)
-    if app.database is not None and (app.kafka is None or app.kafka.store is None):
-        raise HttpError("not_found", "this server has no Kafka topics; it runs without that port")
-    assert app.ready_database is not None  # 503 while recovering
-    assert app.kafka is not None
-    return app.kafka
 
 
 def _page_size(exchange: Exchange) -> int:
@@ -141,9 +149,11 @@ KAFKA_ROUTES: Final = (
     Route(
         "GET", "/v0/kafka/topics", list_topics, "Kafka topics: partitions, offsets, bytes",
         Scope.READ, query=_PAGES, answer=KafkaTopicList, errors=("not_found",),
+        served_by=KafkaListing,
     ),
     Route(
         "GET", "/v0/kafka/groups", list_groups, "Consumer groups: state, members, lag",
         Scope.READ, query=_PAGES, answer=KafkaGroupList, errors=("not_found",),
+        served_by=KafkaListing,
     ),
 )  # fmt: skip

@@ -12,7 +12,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.fields import NEWEST
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.partition import Partition
+    from headwater.engine.partition import BatchPartition
     from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint
@@ -29,13 +29,6 @@ TO_THE_END: Final = -1
 Lookup = Callable[[], tuple[int, int] | None]
 
 
-def find_partition(endpoint: KafkaEndpoint, call: Call, name: str, index: int) -> Partition | None:
-    topic = endpoint.store.topic(call.organisation, name)
-    if topic is None or not 0 <= index < len(topic.partitions):
-        return None
-    return topic.partitions[index]
-
-
 # -- ListOffsets
 
 
@@ -48,7 +41,9 @@ def list_offsets(endpoint: KafkaEndpoint, call: Call) -> None:
         for each in requested["partitions"]:
             row: dict[str, Any] = {"partition_index": each["partition_index"]}
             rows.append(row)
-            partition = find_partition(endpoint, call, requested["name"], each["partition_index"])
+            partition = endpoint.store.partition(
+                call.organisation, requested["name"], each["partition_index"]
+            )
             if partition is None:
                 row["error_code"] = code_of_absent(
                     endpoint.store, call.organisation, requested["name"]
@@ -61,7 +56,7 @@ def list_offsets(endpoint: KafkaEndpoint, call: Call) -> None:
                 row["error_code"] = ErrorCode.UNSUPPORTED_VERSION
                 continue
             try:
-                lookup = _list_one(endpoint, partition, each["timestamp"], row)
+                lookup = _list_one(partition, each["timestamp"], row)
             except HeadwaterError as error:
                 row["error_code"] = code_of(error)
                 continue
@@ -74,17 +69,15 @@ def list_offsets(endpoint: KafkaEndpoint, call: Call) -> None:
     endpoint.read(call, lambda: _run_lookups(lookups), lambda _: call.answer({"topics": topics}))
 
 
-def _list_one(
-    endpoint: KafkaEndpoint, partition: Partition, timestamp_ms: int, row: dict[str, Any]
-) -> Lookup | None:
+def _list_one(partition: BatchPartition, timestamp_ms: int, row: dict[str, Any]) -> Lookup | None:
     if timestamp_ms == LATEST:
         row.update(offset=partition.high_watermark, leader_epoch=LEADER_EPOCH)
     elif timestamp_ms == EARLIEST:
         row.update(offset=partition.log_start_offset, leader_epoch=LEADER_EPOCH)
     elif timestamp_ms == NEWEST_TIMESTAMP:
-        return endpoint.store.find_newest(partition).read
+        return partition.find_newest().read
     else:
-        return endpoint.store.find_timestamp(partition, timestamp_ms).read
+        return partition.find_timestamp(timestamp_ms).read
     return None
 
 
@@ -110,7 +103,9 @@ def for_leader_epoch(endpoint: KafkaEndpoint, call: Call) -> None:
     for requested in call.values["topics"]:
         rows = []
         for each in requested["partitions"]:
-            partition = find_partition(endpoint, call, requested["topic"], each["partition"])
+            partition = endpoint.store.partition(
+                call.organisation, requested["topic"], each["partition"]
+            )
             row: dict[str, Any] = {"partition": each["partition"], "error_code": ErrorCode.NONE}
             if partition is None:
                 row["error_code"] = code_of_absent(
@@ -142,7 +137,9 @@ def delete_records(endpoint: KafkaEndpoint, call: Call) -> None:
                 "error_code": ErrorCode.NONE,
             }
             rows.append(row)
-            partition = find_partition(endpoint, call, requested["name"], each["partition_index"])
+            partition = endpoint.store.partition(
+                call.organisation, requested["name"], each["partition_index"]
+            )
             if partition is None:
                 row["error_code"] = code_of_absent(
                     endpoint.store, call.organisation, requested["name"]
@@ -152,7 +149,7 @@ def delete_records(endpoint: KafkaEndpoint, call: Call) -> None:
             if before == TO_THE_END:
                 before = partition.high_watermark
             try:
-                pending = endpoint.store.delete_records(partition, before)
+                pending = partition.delete_records(before)
             except HeadwaterError as error:
                 row["error_code"] = code_of(error)
             else:

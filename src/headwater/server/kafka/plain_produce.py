@@ -17,8 +17,7 @@ from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.plain import PlainProduce, plain_values, produced_frame
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.batch_appender import Produced
-    from headwater.engine.kafka.partition import Partition
+    from headwater.engine.partition import BatchPartition, Produced
     from headwater.engine.pending import Pending
     from headwater.server.kafka.endpoint import KafkaEndpoint
     from headwater.server.kafka.users import Principal
@@ -75,9 +74,9 @@ def begin_plain(endpoint: KafkaEndpoint, call: PlainCall, writer: Principal | No
 
 def _target(
     endpoint: KafkaEndpoint, writer: Principal | None, plain: PlainProduce
-) -> Partition | None:
-    """The one partition that is written to, if it is the Kafka store's own."""
+) -> BatchPartition | None:
+    """The one partition that is written to."""
     if writer is None or len(plain.rows) != 1:
         return None
     row = plain.rows[0]
-    return endpoint.store.kafka_partition(writer.organisation, row.name, row.partition)
+    return endpoint.store.partition(writer.organisation, row.name, row.partition)

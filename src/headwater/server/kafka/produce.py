@@ -13,9 +13,8 @@ from headwater.server.kafka.failures import code_of, code_of_absent, throttle_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.batch_appender import Produced
     from headwater.engine.kafka.joined_store import JoinedStore
-    from headwater.engine.kafka.partition import Partition
+    from headwater.engine.partition import BatchPartition, Produced
     from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
     from headwater.server.kafka.call import Call
@@ -58,17 +57,17 @@ class _Produce:
     def run(self) -> None:
         store, organisation = self._endpoint.store, self._call.organisation
         for requested in self._call.values["topic_data"]:
-            topic = store.topic(organisation, requested["name"])
             rows = []
             for each in requested["partition_data"]:
                 row: dict[str, Any] = {"index": each["index"], "error_code": 0}
                 rows.append(row)
-                if topic is None or not 0 <= each["index"] < len(topic.partitions):
+                partition = store.partition(organisation, requested["name"], each["index"])
+                if partition is None:
                     code = code_of_absent(store, organisation, requested["name"])
                     self._fail(row, code, _why(store, requested, row))
                     continue
                 try:
-                    self._append(topic.partitions[each["index"]], each, row)
+                    self._append(partition, each, row)
                 except HeadwaterError as error:
                     self._refuse(row, error)
             self._answers.append({"name": requested["name"], "partition_responses": rows})
@@ -77,7 +76,9 @@ class _Produce:
             self._hang_up_on_failure()
         self._wait_group.end()
 
-    def _append(self, partition: Partition, requested: dict[str, Any], row: dict[str, Any]) -> None:
+    def _append(
+        self, partition: BatchPartition, requested: dict[str, Any], row: dict[str, Any]
+    ) -> None:
         records = requested["records"]
         if not records:
             row["base_offset"] = partition.high_watermark

@@ -16,7 +16,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.messages import MESSAGES
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.partition import KafkaTopic
+    from headwater.engine.partition import BatchTopic
 
 NODE_ID: Final = 1
 LEADER_EPOCH: Final = 0
@@ -36,7 +36,7 @@ class _Form(NamedTuple):
     flexible: bool
 
 
-def topic_row(topic: KafkaTopic, version: int) -> bytes:
+def topic_row(topic: BatchTopic, version: int) -> bytes:
     """A topic as a row of Metadata of this version, encoded."""
     before, between, after, has_id, flexible = _form(version, len(topic.partitions))
     name = text_bytes(topic.name, flexible=flexible)

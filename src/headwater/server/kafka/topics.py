@@ -157,7 +157,7 @@ def delete(endpoint: KafkaEndpoint, call: Call) -> None:
             continue
         row.update(name=topic.name, topic_id=topic.topic_id)
         try:
-            wait_group.expect(endpoint.store.delete_topic(topic), partial(_done, row))
+            wait_group.expect(topic.drop(), partial(_done, row))
         except HeadwaterError as error:
             _fail(row, error)
     wait_group.end()
@@ -194,7 +194,7 @@ def create_partitions(endpoint: KafkaEndpoint, call: Call) -> None:
                 requested["assignments"] or (), requested["count"] - len(topic.partitions)
             )
             if not call.values["validate_only"]:
-                pending = endpoint.store.add_partitions(topic, requested["count"])
+                pending = topic.grow(requested["count"])
                 wait_group.expect(pending, partial(_done, row))
         except HeadwaterError as error:
             _fail(row, error)

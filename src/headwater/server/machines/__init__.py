@@ -8,8 +8,9 @@ alike. It checks what the key may name, translates ids, and returns an operation
 0033): tenants may give the same id to different instances and never see each other's.
 
 `transition_follower` reads transitions for one client: history from the log first, then live, at
-the pace of the client. It prints a transition once for all followers of it. Three consumers use it:
-`instance_stream` (server-sent events), the subscriptions of `rcpx`, and `webhooks`.
+the pace of the client. Its `TransitionFeed` prints a transition once for all followers of it. Three
+consumers use it: `instance_stream` (server-sent events), the subscriptions of `rcpx`, and
+`webhooks`.
 
 `webhooks` posts transitions to configured addresses, in order, at least once. Each webhook has a
 position on disk and a retention hold, so that compaction keeps the log for it up to a limit.

@@ -21,12 +21,11 @@ from headwater.engine.machines.operations import open_store
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watchers import TransitionEvent
 from headwater.engine.operation import AsOwner, Operation
-from headwater.model.machines.errors import MachineError
 from headwater.server.access.keys import ORGANISATION_DEFAULT, ApiKey
+from headwater.server.access.tenants import own_id
 from headwater.wire import machine_answers as wire
 
 if TYPE_CHECKING:
-    from headwater.core.errors import HeadwaterError
     from headwater.engine.engine import Engine
 
 T = TypeVar("T")
@@ -104,10 +103,6 @@ def _repeated(name: str, request: requests.Request | None) -> tuple[str, str, st
 # -- the other way: what a tenant gets
 
 
-def own_id(key: ApiKey, full: str) -> str:
-    return full.removeprefix(key.tenant) if key.tenant else full
-
-
 def own_answer(key: ApiKey, answer: T) -> T:
     """The answer with ids as this key has them. It is fresh, and changed in place."""
     if not key.tenant:
@@ -130,16 +125,6 @@ def own_event(key: ApiKey, event: TransitionEvent) -> TransitionEvent:
     if not key.tenant or not event.instance_id.startswith(key.tenant):
         return event
     return event._replace(instance_id=own_id(key, event.instance_id))
-
-
-def own_error(key: ApiKey | None, error: HeadwaterError) -> HeadwaterError:
-    """A refusal by the machines names the instance; for a tenant as it has called it."""
-    if key is None or not key.tenant or not isinstance(error, MachineError):
-        return error
-    if key.tenant not in str(error):
-        return error
-    said = str(error).replace(key.tenant, "")
-    return MachineError(error.code, said, details=error.detail)
 
 
 def _own_error(key: ApiKey, error: dict[str, Any]) -> dict[str, Any]:

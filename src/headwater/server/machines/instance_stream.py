@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.api.machine_requests import WatchFilter, watch_filter
 from headwater.core.errors import HeadwaterError, InvalidRequestError
@@ -16,18 +16,19 @@ from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.watchers import TransitionEvent, Watcher
 from headwater.engine.operation import AsOwner, Operation
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
+from headwater.server.http.operation import HttpOperation
 from headwater.server.http.topic_handlers import flag, number
 from headwater.server.machines.instance_names import own_event
 from headwater.server.machines.operations import seen_by
-from headwater.server.machines.transition_follower import TransitionFollower
-from headwater.server.operation_runner import HttpOperation
-from headwater.server.streams.event_stream import FRAME_BYTES, require_event_stream
+from headwater.server.machines.transition_follower import TransitionFeed, TransitionFollower
+from headwater.server.streams.event_stream import require_event_stream
+from headwater.server.streams.open_streams import OpenStreams
 from headwater.wire import sse
 
 if TYPE_CHECKING:
     from headwater.server.access.keys import ApiKey
-    from headwater.server.app import App
 
 HEARTBEAT_US: Final = 15_000_000
 NEVER_IDLE: Final = -1
@@ -35,14 +36,21 @@ LISTS: Final = ("machines", "events", "from_states", "to_states")
 _OFFSET: Final = re.compile(r"[0-9]{1,20}")
 
 
-def open_watch(app: App, exchange: Exchange) -> None:
+class InstanceStreams(NamedTuple):
+    """What following instances takes of the server."""
+
+    feed: TransitionFeed
+    streams: OpenStreams
+
+
+def open_watch(service: InstanceStreams, exchange: Exchange) -> None:
     require_event_stream(exchange)
     if exchange.method == b"HEAD":
         exchange.answer(200, b"", sse.HEADERS)
         return
     if exchange.connection.is_waiting:
         raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
-    query, key = exchange.query(), app.key_of(exchange)
+    query, key, backend = exchange.query(), exchange.key, service.feed.backend
     lists = {name: query[name].split(",") for name in LISTS if query.get(name)}
     wanted = watch_filter(query.get("instance_id") or None, **lists)
     with_ctx = flag(exchange, "include_ctx", True)
@@ -52,22 +60,23 @@ def open_watch(app: App, exchange: Exchange) -> None:
     def begin(opened: tuple[Watcher, int]) -> None:
         watcher, position = opened
         try:
-            app.quotas.open_stream(key)
+            service.streams.admit(key)
         except HeadwaterError:
             watcher.close()
             raise
         WatchStream(
-            app, exchange, key, watcher, begin=position, with_ctx=with_ctx, idle_us=idle_us
+            service, exchange, key, watcher, begin=position, with_ctx=with_ctx, idle_us=idle_us
         ).begin()
 
-    HttpOperation(app, exchange, _open_watcher(app, key, wanted, start), begin).begin()
+    opening = _open_watcher(backend, key, wanted, start)
+    HttpOperation(backend, exchange, opening, begin).begin()
 
 
 def _open_watcher(
-    app: App, key: ApiKey, wanted: WatchFilter, start: int | None
+    backend: Backend, key: ApiKey, wanted: WatchFilter, start: int | None
 ) -> Operation[tuple[Watcher, int]]:
-    seen = yield from seen_by(app.engine, key, wanted)
-    store = yield from engine_operations.open_store(app.engine)
+    seen = yield from seen_by(backend.engine, key, wanted)
+    store = yield from engine_operations.open_store(backend.engine)
     opened: tuple[Watcher, int] = yield AsOwner(
         lambda: (store.watch(seen, start), store.committed_offset if start is None else start)
     )
@@ -90,7 +99,7 @@ class WatchStream:
 
     def __init__(
         self,
-        app: App,
+        service: InstanceStreams,
         exchange: Exchange,
         key: ApiKey,
         watcher: Watcher,
@@ -99,30 +108,27 @@ class WatchStream:
         with_ctx: bool,
         idle_us: int,
     ) -> None:
-        self._app = app
+        self._streams = service.streams
+        self._transition_cache = service.feed.cache
         self._exchange = exchange
         self._connection = exchange.connection
         self._key = key
         self._with_ctx = with_ctx
         self._begin = begin
         self._idle_us = idle_us
-        self._follower = TransitionFollower(app, watcher, self)
-        self._sent_us = self._event_us = app.now_us()
+        self._follower = TransitionFollower(service.feed, watcher, self)
+        self._sent_us = self._event_us = service.streams.now_us()
         self._ended = False
 
     def begin(self) -> None:
-        app, connection = self._app, self._connection
+        connection = self._connection
         self._exchange.on_gone = self._close
-        connection.transport.set_write_buffer_limits(
-            high=app.settings.stream_queue_frames * FRAME_BYTES
-        )
         connection.on_resumed = self._follower.pump
         self._exchange.begin_stream(200, sse.HEADERS)
         begin = {"wal_offset": self._begin, "wal_offset_text": str(self._begin)}
         # A client that loses the connection before a first event comes back to where it was.
         self._send(sse.RETRY + sse.json_event(b"begin", begin, b"%d" % (self._begin - 1)))
-        app.delivery.add_stream(self)
-        app.sse_connections += 1
+        self._streams.add_sse(self, connection)
         self._follower.begin()
 
     @property
@@ -130,7 +136,7 @@ class WatchStream:
         return not self._connection.paused
 
     def send_events(self, events: Sequence[TransitionEvent]) -> None:
-        transition_cache = self._app.transition_cache
+        transition_cache = self._transition_cache
         self._send(
             b"".join(
                 sse.event(
@@ -162,7 +168,7 @@ class WatchStream:
             self.end()
         elif now_us - self._sent_us >= HEARTBEAT_US and self.has_room:
             self._sent_us = now_us
-            self._connection.send(sse.heartbeat(self._app.clock.wall_ms()))
+            self._connection.send(sse.heartbeat(self._streams.wall_ms()))
 
     def _is_idle(self, now_us: int) -> bool:
         """Nothing came for as long as the client waits. While the past is still read there is
@@ -176,7 +182,7 @@ class WatchStream:
         self._connection.close()
 
     def _send(self, frames: bytes) -> None:
-        self._sent_us = self._event_us = self._app.now_us()
+        self._sent_us = self._event_us = self._streams.now_us()
         self._connection.send(frames)
 
     def _close(self) -> None:
@@ -184,6 +190,4 @@ class WatchStream:
             return
         self._ended = True
         self._follower.close()
-        self._app.sse_connections -= 1
-        self._app.delivery.remove_stream(self)
-        self._app.quotas.close_stream(self._key)
+        self._streams.remove_sse(self, self._key)

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
 from headwater.core.errors import InvalidRequestError
 from headwater.model.machines.errors import bad_request
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
+from headwater.server.http.operation import HttpOperation
 from headwater.server.http.request_body import body_of
 from headwater.server.machines import operations
-from headwater.server.operation_runner import HttpOperation, Work
+from headwater.server.operation_runner import Work
 from headwater.wire.answers import Spent
 from headwater.wire.machine_answers import MachinePutAnswer, MachineResponse
 from headwater.wire.machine_requests import CompactBody, PutMachineBody, WalReadBody
 from headwater.wire.requests import decode_request
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 T = TypeVar("T", bound=MachineResponse)
 DRAWINGS: Final = {"svg": "image/svg+xml", "mermaid": "text/plain; charset=utf-8"}
@@ -44,11 +43,11 @@ def respond(exchange: Exchange, response: MachineResponse, status: int = 200) ->
         exchange.answer_json(status, body)
 
 
-def begin(app: App, exchange: Exchange, operation: Work[T]) -> None:
-    HttpOperation(app, exchange, operation, partial(respond, exchange)).begin()
+def begin(backend: Backend, exchange: Exchange, operation: Work[T]) -> None:
+    HttpOperation(backend, exchange, operation, partial(respond, exchange)).begin()
 
 
-def put_machine(app: App, exchange: Exchange) -> None:
+def put_machine(backend: Backend, exchange: Exchange) -> None:
     machine, version = exchange.parameters
     body = decode_request(body_of(exchange), PutMachineBody)
 
@@ -57,22 +56,24 @@ def put_machine(app: App, exchange: Exchange) -> None:
 
     number = _number(version)
     operation = operations.put_machine(
-        app.engine, app.key_of(exchange), machine, number, body.definition
+        backend.engine, exchange.key, machine, number, body.definition
     )
-    HttpOperation(app, exchange, operation, answer).begin()
+    HttpOperation(backend, exchange, operation, answer).begin()
 
 
-def get_machine(app: App, exchange: Exchange) -> None:
+def get_machine(backend: Backend, exchange: Exchange) -> None:
     machine, version = exchange.parameters
-    key = app.key_of(exchange)
-    begin(app, exchange, operations.get_machine(app.engine, key, machine, _or_latest(version)))
+    key = exchange.key
+    begin(
+        backend, exchange, operations.get_machine(backend.engine, key, machine, _or_latest(version))
+    )
 
 
-def list_machines(app: App, exchange: Exchange) -> None:
-    begin(app, exchange, operations.list_machines(app.engine, app.key_of(exchange)))
+def list_machines(backend: Backend, exchange: Exchange) -> None:
+    begin(backend, exchange, operations.list_machines(backend.engine, exchange.key))
 
 
-def draw_machine(app: App, exchange: Exchange) -> None:
+def draw_machine(backend: Backend, exchange: Exchange) -> None:
     machine, version = exchange.parameters
     query = exchange.query()
     form = query.get("format", "svg")
@@ -83,28 +84,28 @@ def draw_machine(app: App, exchange: Exchange) -> None:
         exchange.answer(200, drawn.encode(), {"content-type": DRAWINGS[form], **SAFE})
 
     operation = operations.draw(
-        app.engine,
-        app.key_of(exchange),
+        backend.engine,
+        exchange.key,
         machine,
         _or_latest(version),
         form=form,
         instance_id=query.get("instance"),
     )
-    HttpOperation(app, exchange, operation, answer).begin()
+    HttpOperation(backend, exchange, operation, answer).begin()
 
 
-def read_wal(app: App, exchange: Exchange) -> None:
+def read_wal(backend: Backend, exchange: Exchange) -> None:
     body = decode_request(body_of(exchange), WalReadBody)
-    begin(app, exchange, operations.read_wal(app.engine, app.key_of(exchange), body))
+    begin(backend, exchange, operations.read_wal(backend.engine, exchange.key, body))
 
 
-def wal_stats(app: App, exchange: Exchange) -> None:
-    begin(app, exchange, operations.wal_stats(app.engine, app.key_of(exchange)))
+def wal_stats(backend: Backend, exchange: Exchange) -> None:
+    begin(backend, exchange, operations.wal_stats(backend.engine, exchange.key))
 
 
-def compact(app: App, exchange: Exchange) -> None:
+def compact(backend: Backend, exchange: Exchange) -> None:
     decode_request(body_of(exchange), CompactBody)
-    begin(app, exchange, operations.compact(app.engine, app.key_of(exchange)))
+    begin(backend, exchange, operations.compact(backend.engine, exchange.key))
 
 
 def _number(version: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from dataclasses import replace
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from headwater.core.errors import InvalidRequestError
 from headwater.model.machines.errors import BAD_REQUEST, MachineError
@@ -23,9 +23,6 @@ from headwater.wire.machine_requests import (
     PutMachineBody,
     WalReadBody,
 )
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 VERSION: Final = "/v0/machines/{machine}/versions/{version}"
 INSTANCE: Final = "/v0/instances/{instance_id}"
@@ -122,6 +119,7 @@ _ROUTES: Final = (
             TOKEN,
         ),
         errors=("BAD_REQUEST", "INSTANCE_NOT_FOUND", "not_acceptable"), takes_token=True,
+        served_by=instance_stream.InstanceStreams,
     ),
     Route(
         "GET", INSTANCE, instance_handlers.get_instance, "Look at an instance",
@@ -170,9 +168,9 @@ def _with_their_codes(handler: Handler) -> Handler:
     """What cannot be read is BAD_REQUEST here, as over RCPX: one list of codes for machines."""
 
     @wraps(handler)
-    def handle(app: App, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
+    def handle(service: object, exchange: Exchange) -> Coroutine[Any, Any, None] | None:
         try:
-            return handler(app, exchange)
+            return handler(service, exchange)
         except InvalidRequestError as error:
             raise MachineError(BAD_REQUEST, str(error), details=error.detail) from error
 

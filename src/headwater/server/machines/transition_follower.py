@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -18,9 +18,8 @@ from headwater.engine.machines.log_reader import GapReason, LogGap
 from headwater.engine.machines.operations import catch_up_operation
 from headwater.engine.machines.responses import transition
 from headwater.engine.machines.watchers import CatchUpPlan, Missed, TransitionEvent, Watcher
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
+from headwater.observe.logs import Logger
+from headwater.server.backend import Backend
 
 EVENTS_AT_ONCE: Final = 16
 """Each may have a payload and a context of a MiB; whether there is room is seen after that."""
@@ -54,18 +53,22 @@ def _printed(event: TransitionEvent, with_ctx: bool) -> bytes:
     return _encode(transition(event if with_ctx else event._replace(ctx=None)))
 
 
-class FollowerQueue:
-    """Followers with new events in this turn of the loop, served one after the other: a hundred
-    followers of one transition cost the loop one call."""
+class TransitionFeed:
+    """What all followers share. Those with new events in this turn of the loop are served one
+    after the other: a hundred followers of one transition cost the loop one call."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self, backend: Backend, loop: asyncio.AbstractEventLoop, log: Logger) -> None:
+        self.backend = backend
+        self.loop = loop
+        self.log = log
+        self.cache = TransitionCache()
         self._waiting: list[TransitionFollower] = []
 
-    def add(self, follower: TransitionFollower) -> None:
+    def serve(self, follower: TransitionFollower) -> None:
+        """In this turn of the loop, behind what it has to do first."""
         self._waiting.append(follower)
         if len(self._waiting) == 1:
-            self._loop.call_soon(self._go)
+            self.loop.call_soon(self._go)
 
     def _go(self) -> None:
         waiting, self._waiting = self._waiting, []
@@ -101,13 +104,13 @@ class TransitionFollower:
 
     def __init__(
         self,
-        app: App,
+        feed: TransitionFeed,
         watcher: Watcher,
         sink: EventSink,
         read_again: Callable[[int], CatchUpPlan] | None = None,
     ) -> None:
         """`read_again`: what was missed is read from the log instead of reported as missed."""
-        self._app = app
+        self._feed = feed
         self._watcher = watcher
         self._sink = sink
         self._read_again = read_again
@@ -123,7 +126,7 @@ class TransitionFollower:
             self._on_event()
 
     def _begin_catching_up(self, plan: CatchUpPlan) -> None:
-        self._catching_up = self._app.loop.create_task(self._catch_up(plan))
+        self._catching_up = self._feed.loop.create_task(self._catch_up(plan))
 
     @property
     def is_up_to_date(self) -> bool:
@@ -134,7 +137,7 @@ class TransitionFollower:
         """Something is new: run once for all events of a commit."""
         if not self._scheduled:
             self._scheduled = True
-            self._app.follower_queue.add(self)
+            self._feed.serve(self)
 
     def run(self) -> None:
         self._scheduled = False
@@ -168,9 +171,10 @@ class TransitionFollower:
     async def _catch_up(self, plan: CatchUpPlan) -> None:
         """Read the log part by part. Ends the follower when it cannot be read."""
         following: CatchUpPlan | None = plan
+        drive = self._feed.backend.ready_database.drive
         try:
             while following is not None and not self._watcher.closed:
-                page = await self._app.ready_database.drive(catch_up_operation(following))
+                page = await drive(catch_up_operation(following))
                 for run in page.runs():
                     if isinstance(run, LogGap):
                         self._sink.send_missed(run.offset, run.resume - 1, None, run.reason)
@@ -178,7 +182,7 @@ class TransitionFollower:
                         await self._hand_over(run)
                 following = page.following
         except (HeadwaterError, OSError) as error:
-            self._app.log.warning("a watch ended: the log cannot be read", error=str(error))
+            self._feed.log.warning("a watch ended: the log cannot be read", error=str(error))
             self.close()
             self._sink.end()
             return

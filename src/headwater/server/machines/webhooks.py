@@ -28,14 +28,17 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from headwater import __version__
 from headwater.api.machine_requests import watch_filter
+from headwater.config.server import ServerSettings
+from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
+from headwater.core.version import __version__
 from headwater.disk import Disk
 from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.operations import open_store
 from headwater.engine.machines.positions import (
     WEBHOOK_HELD_BYTES_MAX,
+    PositionFile,
     webhook_file,
     webhook_hold_name,
 )
@@ -46,11 +49,10 @@ from headwater.engine.state.retention_holds import Hold, RetentionHolds
 from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, global_offset
 from headwater.model.machines.definition import check_machine_name
 from headwater.model.retention_hold import HoldOwner
-from headwater.server.machines.transition_follower import TransitionFollower
+from headwater.server.machines.transition_follower import TransitionFeed, TransitionFollower
 
 if TYPE_CHECKING:
     from headwater.client.http import Poster
-    from headwater.server.app import App
 
 DELAY_S_MAX: Final = 300.0
 TIMEOUT_S: Final = 10.0
@@ -106,11 +108,19 @@ class WebhookDelivery:
     """One webhook at work."""
 
     def __init__(
-        self, app: App, webhook: Webhook, disk: Disk, directory: PurePath, store: MachineStore
+        self,
+        webhook: Webhook,
+        settings: ServerSettings,
+        feed: TransitionFeed,
+        clock: Clock,
+        file: PositionFile,
+        store: MachineStore,
     ) -> None:
         """As the owner: the log is kept for it from here on, wherever it is."""
-        self._app = app
-        self._file = webhook_file(disk, directory, webhook.file_name)
+        self._settings = settings
+        self._feed = feed
+        self._clock = clock
+        self._file = file
         self._store = store
         self.webhook = webhook
         self.delivered = 0
@@ -147,7 +157,7 @@ class WebhookDelivery:
 
     def _catch_up_with_log(self) -> None:
         """A compaction begins. A webhook that waits for new events has everything before them."""
-        self._app.engine.core.owner.call(self._pass_by_what_is_of_others)
+        self._feed.backend.engine.core.owner.call(self._pass_by_what_is_of_others)
 
     def _pass_by_what_is_of_others(self) -> None:
         if self.source is not None and self.source.is_waiting:
@@ -174,14 +184,14 @@ class WebhookDelivery:
         except (HeadwaterError, OSError) as error:
             if not self._cannot_save:
                 self._cannot_save = True
-                self._app.log.warning(
+                self._feed.log.warning(
                     "the position of a webhook cannot be saved",
                     webhook=self.webhook.label,
                     error=str(error),
                 )
 
     async def _write(self, position: int) -> None:
-        await self._app.loop.run_in_executor(None, self._file.write, position)
+        await self._feed.loop.run_in_executor(None, self._file.write, position)
         self.saved = position
         self._store.holds.move(self._hold, position)
 
@@ -190,7 +200,7 @@ class WebhookDelivery:
     def note_gap(self, first_offset: int, last_offset: int, reason: GapReason) -> None:
         self.gaps += 1
         self.last_gap = (first_offset, last_offset, reason)
-        self._app.log.warning(
+        self._feed.log.warning(
             "a webhook gets a gap: these transitions cannot be read any more",
             webhook=self.webhook.label,
             first_offset=first_offset,
@@ -203,7 +213,7 @@ class WebhookDelivery:
         while True:
             for notification in await next_batch():
                 if not await self._deliver(notification, poster):
-                    self._app.log.warning("a webhook is gone", webhook=self.webhook.label)
+                    self._feed.log.warning("a webhook is gone", webhook=self.webhook.label)
                     self.is_gone = True
                     self._store.holds.release(self._hold, "its receiver wants no more (410)")
                     return
@@ -213,7 +223,7 @@ class WebhookDelivery:
 
     async def _deliver(self, notification: Notification, poster: Poster) -> bool:
         """Try until it is taken. False when it will never be."""
-        delay = self._app.settings.webhook_retry_ms / 1_000
+        delay = self._settings.webhook_retry_ms / 1_000
         while True:
             status, why = await poster.post(
                 self.webhook.url, notification.body, self._headers(notification)
@@ -223,7 +233,7 @@ class WebhookDelivery:
             if status == GONE:
                 return False
             self.failures += 1
-            self._app.log.warning(
+            self._feed.log.warning(
                 "a webhook was not taken; trying again",
                 webhook=self.webhook.label,
                 status=status,
@@ -235,14 +245,14 @@ class WebhookDelivery:
             delay = min(delay * 2, DELAY_S_MAX)
 
     def _headers(self, notification: Notification) -> dict[str, str]:
-        now = self._app.clock.wall_ms()
+        now = self._clock.wall_ms()
         headers = {
             "content-type": "application/json",
             "user-agent": f"headwater/{__version__}",
             "headwater-delivery": str(notification.next_offset - 1),
             "headwater-timestamp": str(now),
         }
-        secret = self._app.settings.webhook_secret
+        secret = self._settings.webhook_secret
         if secret is not None:
             headers["headwater-signature"] = signature(secret, now, notification.body)
         return headers
@@ -253,17 +263,17 @@ class TransitionSource:
 
     def __init__(
         self,
-        app: App,
+        feed: TransitionFeed,
         watcher: Watcher,
         read_again: Callable[[int], CatchUpPlan],
         note_gap: Callable[[int, int, GapReason], None],
     ) -> None:
         self._note_gap = note_gap
-        self._transition_cache = app.transition_cache
+        self._transition_cache = feed.cache
         self._ready: list[Notification] = []
         self._waits = self._nudged = self._ended = False
         self._changed = asyncio.Event()
-        self._follower = TransitionFollower(app, watcher, self, read_again)
+        self._follower = TransitionFollower(feed, watcher, self, read_again)
         self._follower.begin()
 
     async def next_batch(self) -> Sequence[Notification]:
@@ -337,9 +347,11 @@ def _make_directory(disk: Disk, directory: PurePath) -> None:
 class Webhooks:
     """All webhooks of a server."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._hooks = [parse_webhook(text) for text in app.settings.webhooks]
+    def __init__(self, settings: ServerSettings, feed: TransitionFeed, clock: Clock) -> None:
+        self._settings = settings
+        self._feed = feed
+        self._clock = clock
+        self._hooks = [parse_webhook(text) for text in settings.webhooks]
         self.deliveries: list[WebhookDelivery] = []
         self._tasks: list[asyncio.Task[None]] = []
         self._poster: Poster | None = None
@@ -353,10 +365,11 @@ class Webhooks:
 
     def begin(self) -> None:
         """The database is there; the machines are opened now if a webhook follows them."""
-        self._release_others(self._app.engine.core.holds)
-        away = self._app.engine.core.parts.error(Part.MACHINES) if self._hooks else None
+        core = self._feed.backend.engine.core
+        self._release_others(core.holds)
+        away = core.parts.error(Part.MACHINES) if self._hooks else None
         if away is not None:
-            self._app.log.error("webhooks are off: the machines are not served", error=str(away))
+            self._feed.log.error("webhooks are off: the machines are not served", error=str(away))
         elif self._hooks:
             # Late: most servers have no webhooks and need no client.
             from headwater.client.http import Poster
@@ -372,32 +385,40 @@ class Webhooks:
                 holds.release(hold, "no such webhook is configured any more")
 
     def _start(self, work: Callable[[], Awaitable[None]], label: str) -> None:
-        self._tasks.append(self._app.loop.create_task(self._until_done(work, label)))
+        self._tasks.append(self._feed.loop.create_task(self._until_done(work, label)))
 
     async def _until_done(self, work: Callable[[], Awaitable[None]], label: str) -> None:
         """An error of the disk is logged and tried again: it may be gone the next time."""
-        delay = self._app.settings.webhook_retry_ms / 1_000
+        delay = self._settings.webhook_retry_ms / 1_000
         while True:
             try:
                 await work()
                 return
             except (HeadwaterError, OSError):
-                self._app.log.exception(
+                self._feed.log.exception(
                     "a webhook stopped; trying again", webhook=label, again_in_s=round(delay, 3)
                 )
             await asyncio.sleep(delay)
             delay = min(delay * 2, DELAY_S_MAX)
 
     async def _open(self) -> None:
-        app = self._app
-        engine = app.engine
-        store = await app.ready_database.drive(open_store(engine))
+        feed = self._feed
+        engine = feed.backend.engine
+        store = await feed.backend.ready_database.drive(open_store(engine))
         disk, directory = engine.core.disk, engine.core.directory / MACHINES_DIRECTORY
         if not self.deliveries:
             self.deliveries = [
-                WebhookDelivery(app, webhook, disk, directory, store) for webhook in self._hooks
+                WebhookDelivery(
+                    webhook,
+                    self._settings,
+                    feed,
+                    self._clock,
+                    webhook_file(disk, directory, webhook.file_name),
+                    store,
+                )
+                for webhook in self._hooks
             ]
-        await app.loop.run_in_executor(None, _make_directory, disk, directory / WEBHOOKS_DIRECTORY)
+        await feed.loop.run_in_executor(None, _make_directory, disk, directory / WEBHOOKS_DIRECTORY)
         for delivery in self.deliveries:
             webhook = delivery.webhook
             self._start(partial(self._run, delivery, store), webhook.label)
@@ -409,7 +430,7 @@ class Webhooks:
         begin = await delivery.load()
         watcher = store.watch(wanted, begin, held=False)  # the webhook's own hold keeps the log
         source = TransitionSource(
-            self._app, watcher, partial(store.catch_up, wanted), delivery.note_gap
+            self._feed, watcher, partial(store.catch_up, wanted), delivery.note_gap
         )
         delivery.source = source
         try:

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from headwater.engine.engine import Engine
 from headwater.engine.machines.operations import counts
 from headwater.observe.metrics import Sample
 from headwater.server.access.keys import ApiKey
 from headwater.server.machines.operations import sees_of
 from headwater.wal.committer import LogState
 
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
-
-def machine_samples(app: App, key: ApiKey) -> list[Sample]:
+def machine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
     """As the owner. A key with prefixes gets the number of its own machines and instances."""
     if key.prefixes:
-        store = app.engine.machines.store
+        store = engine.machines.store
         own = None if store is None else counts(store, sees_of(key))
         return [
             Sample("machines", 0 if own is None else own.machines),
@@ -38,11 +34,8 @@ def machine_samples(app: App, key: ApiKey) -> list[Sample]:
         "machine_idempotency_keys": 0,
         "machine_idempotency_bytes": 0,
         "machine_idempotency_keys_forgotten": 0,
-        "rcpx_connections": 0 if app.rcpx is None else len(app.rcpx.connections),
-        "webhook_deliveries": sum(each.delivered for each in app.webhooks.deliveries),
-        "webhook_failures": sum(each.failures for each in app.webhooks.deliveries),
     }
-    store = app.engine.machines.store
+    store = engine.machines.store
     if store is not None:
         held, stats = counts(store), store.wal_stats()
         values |= {

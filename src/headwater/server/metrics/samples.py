@@ -12,7 +12,9 @@ from headwater.engine.queues.claims import Queues
 from headwater.engine.state.parts import Part
 from headwater.observe.metrics import Sample
 from headwater.server.access.keys import ApiKey
+from headwater.server.backend import Backend
 from headwater.server.health.damage import damaged_records, ledgers_of
+from headwater.server.health.overview import Overview
 from headwater.server.health.pressure import pressure_samples
 from headwater.server.health.retention import retention_samples
 from headwater.server.health.status import COUNTERS
@@ -21,38 +23,54 @@ from headwater.server.metrics.machine_samples import machine_samples
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 
 if TYPE_CHECKING:
-    from headwater.server.app import App
+    from headwater.server.kafka.listener import KafkaListener
+    from headwater.server.rcpx.listener import RcpxListener
 
 TOPICS_MAX: Final = 1_000
 """Per-topic gauges are given for so many topics."""
 
 
-def collect(app: App, key: ApiKey) -> list[Sample]:
-    """What this key may know. One with prefixes gets those of its own topics, routers, machines and
-    lags, and of the rest only whether the server is well: what others do is not its business."""
-    samples = [
-        Sample("ready", int(app.database is not None and not app.draining)),
-        Sample("recovery_progress", app.recovery_progress),
-        Sample("uptime_ms", (app.now_us() - app.started_us) // 1_000),
-    ]
-    if not key.prefixes:
-        samples += [
-            Sample("connections", len(app.connections)),
-            Sample("sse_connections", app.sse_connections),
-            Sample("watch_sessions", len(app.sessions)),
+class Scrape:
+    """Where the samples of one server come from."""
+
+    def __init__(self, overview: Overview, kafka: KafkaListener, rcpx: RcpxListener | None) -> None:
+        self._overview = overview
+        self._backend = overview.backend
+        self._kafka = kafka
+        self._rcpx = rcpx
+
+    def collect(self, key: ApiKey) -> list[Sample]:
+        """What this key may know. One with prefixes gets those of its own topics, routers,
+        machines and lags, and of the rest only whether the server is well: what others do is not
+        its business."""
+        overview, backend, kafka = self._overview, self._backend, self._kafka
+        samples = [
+            Sample("ready", int(backend.database is not None and not backend.draining)),
+            Sample("recovery_progress", backend.recovery_progress),
+            Sample("uptime_ms", overview.uptime_ms),
         ]
-    if app.database is not None:
-        engine = app.database.engine
-        samples += _topic_samples(app, engine, key)
         if not key.prefixes:
-            samples += _engine_samples(engine)
-            samples += _shard_samples(engine)
-            samples += retention_samples(app)
-        samples += machine_samples(app, key)
-    kafka = app.kafka
-    if kafka is not None and kafka.endpoint is not None and kafka.store is not None:
-        samples += kafka_samples(kafka.endpoint, kafka.store, key)
-    return samples
+            samples += [Sample(name, count) for name, count in overview.open.items()]
+        if backend.database is not None:
+            engine = backend.engine
+            samples += _topic_samples(overview, engine, key)
+            if not key.prefixes:
+                samples += _engine_samples(engine)
+                samples += _shard_samples(engine)
+                samples += retention_samples(engine, overview.webhooks)
+                samples += self._machine_clients()
+            samples += machine_samples(engine, key)
+        if kafka.endpoint is not None and kafka.store is not None:
+            samples += kafka_samples(kafka.endpoint, kafka.store, key)
+        return samples
+
+    def _machine_clients(self) -> list[Sample]:
+        rcpx, deliveries = self._rcpx, self._overview.webhooks.deliveries
+        return [
+            Sample("rcpx_connections", 0 if rcpx is None else len(rcpx.connections)),
+            Sample("webhook_deliveries", sum(each.delivered for each in deliveries)),
+            Sample("webhook_failures", sum(each.failures for each in deliveries)),
+        ]
 
 
 def _engine_samples(engine: Engine) -> list[Sample]:
@@ -62,9 +80,9 @@ def _engine_samples(engine: Engine) -> list[Sample]:
     return samples
 
 
-def _topic_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
+def _topic_samples(overview: Overview, engine: Engine, key: ApiKey) -> list[Sample]:
     core = engine.core
-    topic_totals = app.topic_totals(key)
+    topic_totals = overview.topic_totals(key)
     totals = topic_totals.sample(engine)
     samples = [
         Sample("topics", totals.topics),
@@ -73,12 +91,12 @@ def _topic_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
         Sample("queue_leases_in_flight", totals.jobs_in_flight),
         Sample("records_live", totals.records),
         Sample("bytes_live", totals.bytes),
-        Sample("housekeeping_failing", int(app.maintenance_error is not None)),
+        Sample("housekeeping_failing", int(overview.backend.maintenance_error is not None)),
     ]
     samples += [
         Sample("part_unavailable", int(part in core.parts.away), (part.value,)) for part in Part
     ]
-    samples += _damage_samples(app, key)
+    samples += _damage_samples(overview.backend, key)
     samples += [
         Sample("topics_by_class", topic_totals.topics_of(durability), (durability.value,))
         for durability in Durability
@@ -111,14 +129,14 @@ def _topic_samples(app: App, engine: Engine, key: ApiKey) -> list[Sample]:
     return samples
 
 
-def _damage_samples(app: App, key: ApiKey) -> list[Sample]:
+def _damage_samples(backend: Backend, key: ApiKey) -> list[Sample]:
     """Of topics that have damage, and those that are listed anyway; Kafka's are partitions."""
-    records = damaged_records(app, key)
-    named = (topic.name for topic in app.engine.core.registry if key.may_name(topic.name))
+    records = damaged_records(backend, key)
+    named = (topic.name for topic in backend.engine.core.registry if key.may_name(topic.name))
     seen = sorted({*records, *itertools.islice(named, TOPICS_MAX)})
     samples = [Sample("damaged_records", records.total())]
     if not key.prefixes:
-        damaged = sum(ledger.count for ledger in ledgers_of(app))
+        damaged = sum(ledger.count for ledger in ledgers_of(backend))
         samples.append(Sample("damaged_places", damaged))
     samples += [Sample("topic_damaged_records", records[name], (name,)) for name in seen]
     return samples

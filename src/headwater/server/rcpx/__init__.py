@@ -1,9 +1,10 @@
 """RCPX, the binary protocol of state machines: a listener, connections, operations, subscriptions.
 
-`listener.RcpxListener` owns the port and what all connections share. `connection.RcpxConnection`
-executes a request after every request that its connection sent before it: writes that follow each
-other are begun together and share the log's groups; anything else waits until nothing is under way
-and then runs alone. The connection reads nothing more while a request waits.
+`listener.RcpxListener` owns the port, `endpoint.RcpxEndpoint` is what all connections share.
+`connection.RcpxConnection` executes a request after every request that its connection sent before
+it: writes that follow each other are begun together and share the log's groups; anything else waits
+until nothing is under way and then runs alone. The connection reads nothing more while a request
+waits.
 
 `operations.OPERATIONS` is the table: the name of an operation, the decoder of its params, the scope
 it needs, the function that runs it. Most of those functions are `machines.operations`, shared with

@@ -14,29 +14,23 @@ not take its answers.
 
 from __future__ import annotations
 
-import asyncio
 import socket
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import msgspec
 
 from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.server.access.keys import ANYONE, ApiKey
+from headwater.server.access.tenants import own_error
 from headwater.server.connection import Awaits, Connection
 from headwater.server.failures import unforeseen
-from headwater.server.machines.instance_names import own_error
+from headwater.server.rcpx.endpoint import RcpxEndpoint
 from headwater.server.rcpx.errors import error_json
 from headwater.server.rcpx.event_requests import take_event
 from headwater.server.rcpx.operations import begin_operation, is_write
 from headwater.server.rcpx.subscriptions import RcpxSubscriptions
 from headwater.wire.rcpx import envelope
 from headwater.wire.rcpx.frame import MessageReader, RcpxFlag, RcpxProtocolError, WireMode, message
-
-if TYPE_CHECKING:
-    from headwater.server.access.quotas import Usage
-    from headwater.server.app import App
-    from headwater.server.rcpx.listener import RcpxListener
 
 CHECKED: Final = int(RcpxFlag.CRC)
 STRANGER_BYTES_MAX: Final = 64 * 1024
@@ -48,26 +42,22 @@ class RcpxConnection(Connection):
     greeted = False
     client_name = ""
     under_way = 0
-    """Requests that are begun and not answered."""
     _alone = False
     """The one request under way is no write: nothing begins beside it."""
     _waiting: envelope.Request | RcpxProtocolError | None = None
     """What came next and has to wait until nothing is under way."""
 
-    def __init__(self, listener: RcpxListener) -> None:
-        super().__init__(listener.connections)
-        self.listener = listener
-        self.app: App = listener.app
-        self.key: ApiKey | None = ANYONE if not len(self.app.keys) else None
-        """None until AUTH, where keys are needed."""
-        self.usage: Usage = self.app.quotas.of(ANYONE)
+    def __init__(self, endpoint: RcpxEndpoint) -> None:
+        super().__init__(endpoint.connections)
+        self.endpoint = endpoint
+        self.key: ApiKey | None = ANYONE if not len(endpoint.access.keys) else None
+        self.usage = endpoint.access.quotas.of(ANYONE)
         self.granted: set[str] = set()
-        """Operations this key was allowed before; a key never changes."""
         self.subscriptions = RcpxSubscriptions(self)
         self._reader = MessageReader(STRANGER_BYTES_MAX)
         if self.key is not None:
-            self._reader.raise_limit(self.app.settings.limits.body_bytes)
-        self._under_way_max = self.app.settings.limits.pipeline
+            self._reader.raise_limit(endpoint.limits.body_bytes)
+        self._under_way_max = endpoint.limits.pipeline
 
     @property
     def mode(self) -> WireMode | None:
@@ -78,7 +68,6 @@ class RcpxConnection(Connection):
         return self.greeted and self.key is not None
 
     def greet(self, client_name: str) -> None:
-        """HELLO was right."""
         self.greeted = True
         self.client_name = client_name
         self._welcome()
@@ -87,9 +76,9 @@ class RcpxConnection(Connection):
         """AUTH was right. An admitted client may stay as long as it likes, so it is counted."""
         self.count_for(key.digest)
         self.key = key
-        self.usage = self.app.quotas.of(key)
+        self.usage = self.endpoint.access.quotas.of(key)
         self.granted.clear()
-        self._reader.raise_limit(self.app.settings.limits.body_bytes)
+        self._reader.raise_limit(self.endpoint.limits.body_bytes)
         self._welcome()
 
     def _welcome(self) -> None:
@@ -187,7 +176,7 @@ class RcpxConnection(Connection):
             self._begin_or_wait(request)
 
     def _begin_or_wait(self, request: envelope.Request) -> None:
-        joins = is_write(self.app, request.op)
+        joins = is_write(self.endpoint.backend, request.op)
         if self.under_way and (self._alone or not joins):
             self._waiting = request
             return
@@ -208,9 +197,9 @@ class RcpxConnection(Connection):
         if self._waiting is not None:
             if not self.under_way:
                 # Not at once: the engine is delivering events, and this answer is not sent yet.
-                self.app.loop.call_soon(self._go_on)
+                self.endpoint.call_soon(self._go_on)
         elif self.closing:
-            self.app.loop.call_soon(self._end)
+            self.endpoint.call_soon(self._end)
         elif not self.reading.goes_on:
             self.set_reading()
         if not self.under_way:
@@ -232,13 +221,10 @@ class RcpxConnection(Connection):
         self._begin_or_wait(waiting)
         self._take_messages(is_another=True)
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        return self.listener.spawn(work)
-
     # -- answers
 
     def answer(self, request_id: bytes, result: bytes, wal_offset: int | None = None) -> None:
-        self.send(envelope.ok(request_id, result, self.listener.server_time(), wal_offset))
+        self.send(envelope.ok(request_id, result, self.endpoint.server_time.now(), wal_offset))
 
     def fail(self, request_id: bytes, error: HeadwaterError) -> None:
         self.send(
@@ -247,7 +233,7 @@ class RcpxConnection(Connection):
         )
 
     def broken(self, request_id: bytes, error: Exception) -> None:
-        self.fail(request_id, unforeseen(self.app.log, "an RCPX request failed", error))
+        self.fail(request_id, unforeseen(self.endpoint.log, "an RCPX request failed", error))
 
     def send(self, payload: bytes, flags: int = CHECKED) -> None:
         if not self.is_gone:

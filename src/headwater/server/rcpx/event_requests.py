@@ -6,7 +6,7 @@ What this does not read goes the way of all operations, and is refused there in 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
@@ -17,11 +17,9 @@ from headwater.engine.machines.event_batcher import PendingEvent
 from headwater.engine.machines.responses import applied
 from headwater.server.machines.instance_names import full_request, own_answer
 from headwater.server.machines.operations import event_request, sees_of
+from headwater.server.rcpx.caller import RcpxCaller
 from headwater.wire.machine_requests import ApplyEventParams
 from headwater.wire.rcpx.envelope import ID_CHARACTERS_MAX
-
-if TYPE_CHECKING:
-    from headwater.server.rcpx.connection import RcpxConnection
 
 OPERATION: Final = "APPLY_EVENT"
 _NAMED: Final = b'"APPLY_EVENT"'
@@ -46,7 +44,7 @@ class RcpxEvent(PendingEvent):
     __slots__ = ("_connection", "_request_id", "_usage")
 
     def __init__(
-        self, connection: RcpxConnection, request_id: bytes, request: ApplyEvent, sees: Sees | None
+        self, connection: RcpxCaller, request_id: bytes, request: ApplyEvent, sees: Sees | None
     ) -> None:
         self.request = request
         self.sees = sees
@@ -77,16 +75,16 @@ class RcpxEvent(PendingEvent):
             connection.broken(self._request_id, error)
 
 
-def take_event(connection: RcpxConnection, payload: bytes) -> bool:
+def take_event(connection: RcpxCaller, payload: bytes) -> bool:
     """Begin an event; False when these bytes are to be handled like any others.
 
     The key was admitted for this operation by the general way before.
     """
     if _NAMED not in payload or OPERATION not in connection.granted:
         return False
-    app = connection.app
-    store = app.engine.machines.store
-    if store is None or app.draining:
+    backend = connection.endpoint.backend
+    store = backend.engine.machines.store
+    if store is None or backend.draining:
         return False
     try:
         request = _decode(payload)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from headwater import __version__
 from headwater.core.errors import ClosedError, InvalidRequestError
+from headwater.core.units import US_PER_S
+from headwater.core.version import __version__
 from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.responses import with_records
 from headwater.engine.operation import Operation
 from headwater.model.machines.errors import bad_request
 from headwater.server.access.keys import Scope
+from headwater.server.backend import Backend
 from headwater.server.machines import operations as machines
 from headwater.server.operation_runner import Work
 from headwater.server.rcpx import session, subscriptions
+from headwater.server.rcpx.caller import RcpxCaller
 from headwater.server.rcpx.runner import RcpxRunner, Result
 from headwater.wire import machine_requests as requests
 from headwater.wire.http_errors import HttpError
@@ -25,15 +28,11 @@ from headwater.wire.machine_answers import BatchAnswer, MachineResponse
 from headwater.wire.rcpx.envelope import Request
 from headwater.wire.rcpx.frame import PAYLOAD_BYTES_MAX, VERSION
 
-if TYPE_CHECKING:
-    from headwater.server.app import App
-    from headwater.server.rcpx.connection import RcpxConnection
-
 WAL_PAGE_BYTES: Final = PAYLOAD_BYTES_MAX // 4
 """Of the log in one answer, which contains it twice and has to fit into a frame."""
 _EMPTY: Final = b"{}"
 _encode = msgspec.json.Encoder().encode
-Run = Callable[["RcpxConnection", Any], Result | Work[MachineResponse | Result]]
+Run = Callable[[Any, Any], Result | Work[MachineResponse | Result]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +46,16 @@ class RcpxOperation:
     """The log keeps its order with other writes of the same connection."""
 
 
-def is_write(app: App, name: str) -> bool:
+def is_write(backend: Backend, name: str) -> bool:
     """May it begin while writes that came before it are under way? The first request of all opens
     the machines, which takes files and threads: nothing joins that one."""
     operation = OPERATIONS.get(name)
-    return operation is not None and operation.is_write and app.engine.machines.store is not None
+    if operation is None or not operation.is_write:
+        return False
+    return backend.engine.machines.store is not None
 
 
-def begin_operation(connection: RcpxConnection, request_id: bytes, request: Request) -> None:
+def begin_operation(connection: RcpxCaller, request_id: bytes, request: Request) -> None:
     """Check key and params; answer at once, or when it is done. Raises refusals."""
     operation = OPERATIONS.get(request.op)
     if operation is None:
@@ -68,7 +69,7 @@ def begin_operation(connection: RcpxConnection, request_id: bytes, request: Requ
         if request.op not in connection.granted:
             key.require(operation.scope)
             connection.granted.add(request.op)
-        if connection.app.draining:
+        if connection.endpoint.backend.draining:
             raise ClosedError("shutting down; nothing was done")
     try:
         params = operation.params.decode(_EMPTY if request.params == b"null" else request.params)
@@ -86,18 +87,19 @@ def begin_operation(connection: RcpxConnection, request_id: bytes, request: Requ
 def _of_machines(make: Callable[..., Work[Any]]) -> Run:
     """An operation that HTTP has too: `make` takes engine, key and params."""
 
-    def run(connection: RcpxConnection, params: Any) -> Work[MachineResponse | Result]:
-        return make(connection.app.engine, connection.key, params)
+    def run(connection: RcpxCaller, params: Any) -> Work[MachineResponse | Result]:
+        return make(connection.endpoint.backend.engine, connection.key, params)
 
     return run
 
 
-def _info(connection: RcpxConnection, _params: requests.NoParams) -> Operation[Result]:
-    app = connection.app
-    stats = yield from engine_operations.wal_stats_operation(app.engine)
+def _info(connection: RcpxCaller, _params: requests.NoParams) -> Operation[Result]:
+    endpoint = connection.endpoint
+    engine = endpoint.backend.engine
+    stats = yield from engine_operations.wal_stats_operation(engine)
     key = connection.key
     assert key is not None
-    counts = yield from engine_operations.counts_operation(app.engine, machines.sees_of(key))
+    counts = yield from engine_operations.counts_operation(engine, machines.sees_of(key))
     whole = not key.prefixes  # others' connections and entries are none of a tenant's business
     body = {
         "server_name": "headwater",
@@ -106,19 +108,19 @@ def _info(connection: RcpxConnection, _params: requests.NoParams) -> Operation[R
         "protocol_version": VERSION,
         "max_frame_bytes": PAYLOAD_BYTES_MAX,
         "max_batch_ops": requests.BATCH_OPERATIONS_MAX,
-        "uptime_secs": (app.now_us() - app.started_us) // 1_000_000,
+        "uptime_secs": endpoint.uptime_us // US_PER_S,
         "features": session.FEATURES,
         "stats": {
-            "connections": len(connection.connections) if whole else 1,
+            "connections": len(endpoint.connections) if whole else 1,
             "machines": counts.machines,
             "instances": counts.instances,
             "wal_offset": stats.current_offset,
             "wal_size_bytes": stats.total_size_bytes if whole else 0,
         },
         "config": {
-            "auth_required": bool(len(app.keys)),
-            "max_connections": app.room.connections_max,
-            "fsync_policy": app.engine.core.settings.machines.fsync_policy.kind.value,
+            "auth_required": bool(len(endpoint.access.keys)),
+            "max_connections": endpoint.connections.connections_max,
+            "fsync_policy": engine.core.settings.machines.fsync_policy.kind.value,
         },
     }
     return Result(_encode(body), stats.current_offset)
@@ -155,8 +157,8 @@ def _read_wal(engine: Any, key: Any, params: requests.WalReadParams) -> Operatio
     return with_records(page)
 
 
-def _flush_all(connection: RcpxConnection, _params: requests.NoParams) -> Operation[Result]:
-    flushed = yield from engine_operations.flush_all_operation(connection.app.engine)
+def _flush_all(connection: RcpxCaller, _params: requests.NoParams) -> Operation[Result]:
+    flushed = yield from engine_operations.flush_all_operation(connection.endpoint.backend.engine)
     body = {"flushed": True, **flushed._asdict()}
     return Result(_encode(body))
 

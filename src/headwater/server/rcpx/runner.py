@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from headwater.core.errors import HeadwaterError
 from headwater.server.operation_runner import OperationRunner, Work
+from headwater.server.rcpx.caller import RcpxCaller
 from headwater.wire.machine_answers import MachineResponse
-
-if TYPE_CHECKING:
-    from headwater.server.rcpx.connection import RcpxConnection
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,11 +29,11 @@ class RcpxRunner(OperationRunner[MachineResponse | Result]):
 
     def __init__(
         self,
-        connection: RcpxConnection,
+        connection: RcpxCaller,
         request_id: bytes,
         operation: Work[MachineResponse | Result],
     ) -> None:
-        super().__init__(connection.app, connection.usage, operation)
+        super().__init__(connection.endpoint.backend, connection.usage, operation)
         self._connection = connection
         self._request_id = request_id
 
@@ -63,4 +61,4 @@ class RcpxRunner(OperationRunner[MachineResponse | Result]):
         self._connection.broken(self._request_id, error)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        self._connection.spawn(work)
+        self._connection.endpoint.spawn(work)

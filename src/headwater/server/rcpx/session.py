@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
-from headwater import __version__
 from headwater.core.errors import InvalidRequestError
+from headwater.core.version import __version__
 from headwater.server.access.keys import ApiKey, Scope
+from headwater.server.rcpx.caller import RcpxCaller
 from headwater.server.rcpx.runner import Result
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_requests import (
@@ -20,9 +21,6 @@ from headwater.wire.machine_requests import (
     NoParams,
 )
 from headwater.wire.rcpx.frame import PAYLOAD_BYTES_MAX, VERSION, RcpxProtocolError, WireMode
-
-if TYPE_CHECKING:
-    from headwater.server.rcpx.connection import RcpxConnection
 
 FEATURES: Final = (
     "idempotency", "batch", "atomic_batch", "watch", "watch_from_offset", "wal_read", "compaction",
@@ -38,7 +36,7 @@ _SCOPES: Final = {
 }
 
 
-def hello(connection: RcpxConnection, params: HelloParams) -> Result:
+def hello(connection: RcpxCaller, params: HelloParams) -> Result:
     if params.protocol_version != VERSION:
         raise RcpxProtocolError(
             "UNSUPPORTED_PROTOCOL",
@@ -57,7 +55,7 @@ def hello(connection: RcpxConnection, params: HelloParams) -> Result:
             "max_frame_size": PAYLOAD_BYTES_MAX,
             "max_instances_per_list": LIST_LIMIT_MAX,
             "max_batch_operations": BATCH_OPERATIONS_MAX,
-            "max_requests_under_way": connection.app.settings.limits.pipeline,
+            "max_requests_under_way": connection.endpoint.limits.pipeline,
         },
     }
     return Result(_encode(body), then=partial(connection.change_mode, mode))
@@ -77,11 +75,11 @@ def _agreed_mode(spoken: WireMode | None, offered: list[str]) -> WireMode:
     )
 
 
-def auth(connection: RcpxConnection, params: AuthParams) -> Result:
+def auth(connection: RcpxCaller, params: AuthParams) -> Result:
     if params.method != "bearer":
         raise InvalidRequestError("the only method is bearer, with the secret of an API key")
     try:
-        key = connection.app.keys.find_secret(params.token.encode("utf-8", "replace"))
+        key = connection.endpoint.access.keys.find_secret(params.token.encode("utf-8", "replace"))
     except HttpError as error:
         raise RcpxProtocolError("AUTH_FAILED", str(error)) from error
     connection.admit(key)
@@ -92,9 +90,9 @@ def _permissions(key: ApiKey) -> list[str]:
     return [name for name, scope in _SCOPES.items() if scope in key.scopes]
 
 
-def ping(_connection: RcpxConnection, _params: NoParams) -> Result:
+def ping(_connection: RcpxCaller, _params: NoParams) -> Result:
     return Result(b'{"pong":true}')
 
 
-def bye(connection: RcpxConnection, _params: NoParams) -> Result:
+def bye(connection: RcpxCaller, _params: NoParams) -> Result:
     return Result(b'{"goodbye":true}', then=connection.say_goodbye)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
@@ -19,9 +19,11 @@ from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.watchers import TransitionEvent, Watcher
 from headwater.engine.operation import AsOwner, Operation
 from headwater.server.access.quotas import over_limit
-from headwater.server.machines.instance_names import own_event, own_id
+from headwater.server.access.tenants import own_id
+from headwater.server.machines.instance_names import own_event
 from headwater.server.machines.operations import seen_by
 from headwater.server.machines.transition_follower import TransitionFollower
+from headwater.server.rcpx.caller import RcpxCaller
 from headwater.server.rcpx.runner import Result
 from headwater.wire.machine_requests import (
     UnwatchParams,
@@ -34,7 +36,6 @@ from headwater.wire.rcpx.frame import RcpxFlag, message
 
 if TYPE_CHECKING:
     from headwater.server.access.keys import ApiKey
-    from headwater.server.rcpx.connection import RcpxConnection
 
 PUSHED: Final = int(RcpxFlag.CRC | RcpxFlag.STREAM)
 LAST: Final = int(RcpxFlag.CRC | RcpxFlag.STREAM | RcpxFlag.END)
@@ -47,14 +48,15 @@ class RcpxSubscription:
     """One of them: where its transitions go."""
 
     def __init__(
-        self, connection: RcpxConnection, key: ApiKey, watcher: Watcher, *, with_ctx: bool
+        self, owner: RcpxSubscriptions, key: ApiKey, watcher: Watcher, *, with_ctx: bool
     ) -> None:
         self.name = f"sub-{next(_numbers)}"
         self._encoded_name = _encode(self.name)
-        self._connection = connection
+        self._owner = owner
+        self._connection = connection = owner.connection
         self._key = key
         self._with_ctx = with_ctx
-        self.follower = TransitionFollower(connection.app, watcher, self)
+        self.follower = TransitionFollower(connection.endpoint.feed, watcher, self)
 
     @property
     def key(self) -> ApiKey:
@@ -66,7 +68,7 @@ class RcpxSubscription:
 
     def send_events(self, events: Sequence[TransitionEvent]) -> None:
         connection = self._connection
-        transition_cache, mode = connection.listener.transition_cache, connection.mode
+        transition_cache, mode = connection.endpoint.feed.cache, connection.mode
         name, with_ctx = self._encoded_name, self._with_ctx
         messages = [
             message(
@@ -91,12 +93,13 @@ class RcpxSubscription:
 
     def end(self) -> None:
         self._connection.send(_encode({"type": "end", "subscription_id": self.name}), LAST)
-        self._connection.subscriptions.forget(self)
+        self._owner.forget(self)
 
 
 class RcpxSubscriptions:
-    def __init__(self, connection: RcpxConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: RcpxCaller) -> None:
+        self.connection = connection
+        self._quotas = connection.endpoint.access.quotas
         self._by_name: dict[str, RcpxSubscription] = {}
 
     def __len__(self) -> int:
@@ -107,17 +110,16 @@ class RcpxSubscriptions:
             subscription.follower.pump()
 
     def add(self, watcher: Watcher, *, with_ctx: bool) -> RcpxSubscription:
-        connection = self._connection
-        key = connection.key
+        key = self.connection.key
         assert key is not None
         try:
             if len(self._by_name) >= PER_CONNECTION_MAX:
                 raise over_limit("subscriptions_per_connection", PER_CONNECTION_MAX)
-            connection.app.quotas.open_stream(key)
+            self._quotas.open_stream(key)
         except BaseException:
             watcher.close()
             raise
-        subscription = RcpxSubscription(connection, key, watcher, with_ctx=with_ctx)
+        subscription = RcpxSubscription(self, key, watcher, with_ctx=with_ctx)
         self._by_name[subscription.name] = subscription
         return subscription
 
@@ -131,7 +133,7 @@ class RcpxSubscriptions:
 
     def forget(self, subscription: RcpxSubscription) -> None:
         if self._by_name.pop(subscription.name, None) is not None:
-            self._connection.app.quotas.close_stream(subscription.key)
+            self._quotas.close_stream(subscription.key)
 
     def end(self) -> None:
         """The server stops: say so."""
@@ -145,11 +147,17 @@ class RcpxSubscriptions:
             self.remove(name)
 
 
-def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> Operation[Result]:
-    app, key = connection.app, connection.key
+class RcpxSubscriber(RcpxCaller, Protocol):
+    """A connection with the subscriptions that it has."""
+
+    subscriptions: RcpxSubscriptions
+
+
+def watch_instance(connection: RcpxSubscriber, params: WatchInstanceParams) -> Operation[Result]:
+    engine, key = connection.endpoint.backend.engine, connection.key
     assert key is not None
-    wanted = yield from seen_by(app.engine, key, watch_filter(params.instance_id))
-    store = yield from engine_operations.open_store(app.engine)
+    wanted = yield from seen_by(engine, key, watch_filter(params.instance_id))
+    store = yield from engine_operations.open_store(engine)
 
     def begin() -> Result:
         assert wanted.instance_id is not None
@@ -171,14 +179,14 @@ def watch_instance(connection: RcpxConnection, params: WatchInstanceParams) -> O
     return result
 
 
-def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Operation[Result]:
-    app, key = connection.app, connection.key
+def watch_all(connection: RcpxSubscriber, params: WatchAllParams) -> Operation[Result]:
+    engine, key = connection.endpoint.backend.engine, connection.key
     assert key is not None
     requested = watch_filter(
         None, params.machines, params.events, params.from_states, params.to_states
     )
-    wanted = yield from seen_by(app.engine, key, requested)
-    store = yield from engine_operations.open_store(app.engine)
+    wanted = yield from seen_by(engine, key, requested)
+    store = yield from engine_operations.open_store(engine)
 
     def begin() -> Result:
         watcher = store.watch(wanted, offset_of(params.from_offset))
@@ -197,13 +205,13 @@ def watch_all(connection: RcpxConnection, params: WatchAllParams) -> Operation[R
     return result
 
 
-def _begin(connection: RcpxConnection, subscription: RcpxSubscription) -> None:
+def _begin(connection: RcpxSubscriber, subscription: RcpxSubscription) -> None:
     if connection.is_gone:  # it left while it was answered
         connection.subscriptions.remove(subscription.name)
     else:
         subscription.follower.begin()
 
 
-def unwatch(connection: RcpxConnection, params: UnwatchParams) -> Result:
+def unwatch(connection: RcpxSubscriber, params: UnwatchParams) -> Result:
     removed = connection.subscriptions.remove(params.subscription_id)
     return Result(_encode({"subscription_id": params.subscription_id, "removed": removed}))

@@ -16,6 +16,6 @@ publish over one connection).
 shares the ready jobs evenly. A worker has at most `max` jobs in hand; its jobs are free for others
 when its connection ends.
 
-Streams register with `Delivery.add_stream`, which calls `beat` for heartbeats and `end` when the
-server stops. Start reading at `Delivery.on_news`.
+`open_streams.OpenStreams` counts the streams of each key, and calls `beat` for heartbeats and `end`
+when the server stops. Start reading at `Delivery.on_news`.
 """

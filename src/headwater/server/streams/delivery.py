@@ -11,18 +11,21 @@ it is gone. They lose nothing by that: what is theirs can be read at any time.
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 from weakref import WeakValueDictionary
 
+from headwater.core.clock import Clock
 from headwater.core.results import Tombstone
 from headwater.core.units import US_PER_S
+from headwater.engine.partition import Wakeup
 from headwater.engine.pressure import PressureControl
 from headwater.engine.ready_set import ReadySet
-from headwater.engine.state.topic import Topic, Wakeup
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import (
     DiffRequest,
     ReadResult,
@@ -34,12 +37,11 @@ from headwater.engine.topics.operations import (
 from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan, TailRead
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND
+from headwater.server.backend import Backend
 from headwater.server.http.json_rows import take_rendered
+from headwater.server.streams.open_streams import OpenStreams
 from headwater.server.topic_spaces import space_of
 from headwater.wire.render import Projection
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -79,14 +81,6 @@ class Batch:
     """The same with the cursor of those who follow this topic and no other."""
 
 
-class Stream(Protocol):
-    def beat(self, now_us: int) -> None:
-        """Called every so often: say something if nothing was said for a while."""
-
-    def end(self) -> None:
-        """The server goes."""
-
-
 class TopicFollower(Protocol):
     def pump(self, topic: Topic) -> None:
         """Send what the topic has beyond this client's cursor, as far as the client takes it."""
@@ -101,9 +95,17 @@ def horizon(topic: Topic, options: ReadOptions) -> int:
 
 
 class Delivery:
-    def __init__(self, app: App) -> None:
-        self._app = app
-        self._streams: set[Stream] = set()
+    def __init__(
+        self,
+        backend: Backend,
+        streams: OpenStreams,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.backend = backend
+        self.streams = streams
+        self._loop = loop
+        self._now_us = clock.monotonic_us
         self._followers: dict[str, set[TopicFollower]] = {}
         self._prefix_watchers: set[TopicFollower] = set()
         self._wakeups: dict[str, Wakeup] = {}
@@ -119,12 +121,6 @@ class Delivery:
         """Recovery is done: there will be updates."""
         self._pressure_control = pressure_control
         self._ready = pressure_control.ready_set()
-
-    def add_stream(self, stream: Stream) -> None:
-        self._streams.add(stream)
-
-    def remove_stream(self, stream: Stream) -> None:
-        self._streams.discard(stream)
 
     def follow(self, follower: TopicFollower, topic: Topic, *, strong: bool) -> None:
         address = topic.address
@@ -175,7 +171,7 @@ class Delivery:
         self._mark(topic)
 
     def _mark(self, topic: Topic) -> None:
-        now_us = self._app.now_us()
+        now_us = self._now_us()
         self._ready.mark(topic, now_us)
         if not self._scheduled:
             self._schedule(now_us)
@@ -188,7 +184,7 @@ class Delivery:
     def resume(self) -> None:
         """Those who wait may be served by now: pressure went, or they have grown old."""
         if self._pressure_control is not None and self._ready.size and not self._scheduled:
-            self._schedule(self._app.now_us())
+            self._schedule(self._now_us())
 
     def _schedule(self, now_us: int) -> None:
         assert self._pressure_control is not None
@@ -196,13 +192,13 @@ class Delivery:
         wait_us = self._pressure_control.coalesce_us
         self._ready.not_before_us = now_us + wait_us
         if wait_us:
-            self._app.loop.call_later(wait_us / US_PER_S, self._deliver)
+            self._loop.call_later(wait_us / US_PER_S, self._deliver)
         else:
-            self._app.loop.call_soon(self._deliver)
+            self._loop.call_soon(self._deliver)
 
     def _deliver(self) -> None:
         """As many turns as a round has. Then everything else the loop has to do comes first."""
-        ready, now_us = self._ready, self._app.now_us
+        ready, now_us = self._ready, self._now_us
         turns = TURNS_A_ROUND
         self._delivering = True
         try:
@@ -214,7 +210,7 @@ class Delivery:
             self._rendered.clear()
             self._scheduled = ready.size > 0 and ready.servable > 0
             if self._scheduled:
-                self._app.loop.call_soon(self._deliver)
+                self._loop.call_soon(self._deliver)
 
     def _serve(self, topic: Topic) -> None:
         if not topic.is_partition:
@@ -239,11 +235,11 @@ class Delivery:
         if not topic.loaded:
             return None
         last_seq = horizon(topic, options)
-        space = space_of(self._app.engine, topic)
+        space = space_of(self.backend.engine, topic)
         operation = read_as_operation(
             space, topic, _request(cursor, options), _take(options, last_seq)
         )
-        result = self._app.ready_database.drive_at_once(operation)
+        result = self.backend.ready_database.drive_at_once(operation)
         if result is None:
             return None
         batch = _batch(result, cursor, options, last_seq)
@@ -252,7 +248,7 @@ class Delivery:
         return batch
 
     async def read_later(self, topic: Topic, cursor: int, options: ReadOptions) -> Batch:
-        database, space = self._app.ready_database, space_of(self._app.engine, topic)
+        database, space = self.backend.ready_database, space_of(self.backend.engine, topic)
         await database.drive(ensure_loaded(space, topic))
         last_seq = horizon(topic, options)
         take = _take(options, last_seq)
@@ -260,16 +256,6 @@ class Delivery:
             read_as_operation(space, topic, _request(cursor, options), take)
         )
         return _batch(result, cursor, options, last_seq)
-
-    # -- silence, and the end
-
-    def heartbeat(self, now_us: int) -> None:
-        for stream in list(self._streams):
-            stream.beat(now_us)
-
-    def close_all(self) -> None:
-        for stream in list(self._streams):
-            stream.end()
 
 
 def _request(cursor: int, options: ReadOptions) -> DiffRequest:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
-
 import msgspec
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
@@ -11,15 +9,9 @@ from headwater.engine.state.topic import Topic
 from headwater.server.http.exchange import Exchange
 from headwater.server.streams.delivery import Batch, ReadOptions
 from headwater.server.streams.topic_subscriptions import TopicSubscriptions
-from headwater.server.streams.watch_sessions import Watch
+from headwater.server.streams.watch_sessions import Watch, WatchSessions
 from headwater.wire import sse
 from headwater.wire.http_errors import HttpError
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
-
-FRAME_BYTES: Final = 256
-"""The outbound queue is counted in bytes: so many for each of its frames."""
 
 
 def require_event_stream(exchange: Exchange) -> None:
@@ -28,10 +20,10 @@ def require_event_stream(exchange: Exchange) -> None:
         raise HttpError("not_acceptable", "this is a stream of text/event-stream")
 
 
-def open_stream(app: App, exchange: Exchange) -> None:
+def open_stream(sessions: WatchSessions, exchange: Exchange) -> None:
     require_event_stream(exchange)
-    key = app.key_of(exchange)
-    watch = app.sessions.get(exchange.parameters[0], key)
+    key = exchange.key
+    watch = sessions.get(exchange.parameters[0], key)
     if exchange.method == b"HEAD":
         exchange.answer(200, b"", sse.HEADERS)
         return
@@ -39,18 +31,20 @@ def open_stream(app: App, exchange: Exchange) -> None:
         raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
     resume = exchange.header(b"last-event-id")
     seen = sse.decode_cursor(resume) if resume else {}
-    app.quotas.open_stream(key)
-    EventStream(app, exchange, watch).begin(seen)
+    sessions.delivery.streams.admit(key)
+    EventStream(sessions, exchange, watch).begin(seen)
 
 
 class EventStream:
     """One open stream. Sends only while the client takes what was sent before."""
 
-    def __init__(self, app: App, exchange: Exchange, watch: Watch) -> None:
-        self._app = app
+    def __init__(self, sessions: WatchSessions, exchange: Exchange, watch: Watch) -> None:
+        self._sessions = sessions
+        self._delivery = sessions.delivery
+        self._streams = sessions.delivery.streams
         self._exchange = exchange
         self._watch = watch
-        self._subscriptions = TopicSubscriptions(app, exchange, self)
+        self._subscriptions = TopicSubscriptions(self._delivery, exchange, self)
         self._options = ReadOptions(
             watch.projection,
             watch.limit,
@@ -60,23 +54,19 @@ class EventStream:
             watch.strong,
         )
         self._connection = exchange.connection
-        self._sent_us = app.now_us()
+        self._sent_us = self._streams.now_us()
 
     def begin(self, seen: dict[str, int]) -> None:
-        app, watch = self._app, self._watch
+        watch = self._watch
         watch.streams += 1
         self._exchange.on_gone = self._close
-        self._connection.transport.set_write_buffer_limits(
-            high=app.settings.stream_queue_frames * FRAME_BYTES
-        )
         self._connection.on_resumed = self._subscriptions.pump_all
         self._exchange.begin_stream(200, sse.HEADERS)
         self._send(sse.RETRY)
-        app.delivery.add_stream(self)
-        app.sse_connections += 1
+        self._streams.add_sse(self, self._connection)
         self._resume(seen)
         if watch.prefixes:
-            app.delivery.watch_prefixes(self._subscriptions)
+            self._delivery.watch_prefixes(self._subscriptions)
         self._subscriptions.pump_all()
 
     def _resume(self, seen: dict[str, int]) -> None:
@@ -85,16 +75,16 @@ class EventStream:
         What it does not name begins where the watch began: nothing is skipped because it was lost
         on the way.
         """
-        app, watch = self._app, self._watch
+        watch, backend = self._watch, self._delivery.backend
         for name, (topic_id, begin) in list(watch.start.items()):
-            topic = app.space(name, watch.key).find(name)
+            topic = backend.space(name, watch.key).find(name)
             if topic is None or topic.topic_id != topic_id:
                 self.send_gone(name)
                 continue
             sent = max(watch.sent.get(name, begin), begin)
             self._subscriptions.follow(topic, min(seen.get(name, begin), sent), self._options)
         for prefix in watch.prefixes:
-            for topic in app.engine.topics.list(prefix, None):
+            for topic in backend.engine.topics.list(prefix, None):
                 self._subscriptions.appeared(topic)
 
     # -- what the subscriptions ask
@@ -169,10 +159,10 @@ class EventStream:
 
     def beat(self, now_us: int) -> None:
         if now_us - self._sent_us >= self._watch.heartbeat_us and self.has_room:
-            self._send(sse.heartbeat(self._app.clock.wall_ms()))
+            self._send(sse.heartbeat(self._streams.wall_ms()))
 
     def _send(self, frame: bytes) -> None:
-        self._sent_us = self._app.now_us()
+        self._sent_us = self._streams.now_us()
         self._connection.send(frame)
 
     def end(self) -> None:
@@ -185,7 +175,5 @@ class EventStream:
             return
         self._subscriptions.end()
         self._watch.streams -= 1
-        self._app.sse_connections -= 1
-        self._app.sessions.touch(self._watch)
-        self._app.delivery.remove_stream(self)
-        self._app.quotas.close_stream(self._watch.key)
+        self._sessions.touch(self._watch)
+        self._streams.remove_sse(self, self._watch.key)

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP
@@ -25,39 +25,41 @@ from headwater.engine.queues.operations import check_node, serve_operation, set_
 from headwater.engine.state.topic import Topic
 from headwater.engine.state.topic_queue import ClaimRequest
 from headwater.engine.topics.operations import ensure_loaded
+from headwater.observe.logs import Logger
+from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.job_text import fetch_jobs
 from headwater.server.http.queue_handlers import require_queue
 from headwater.server.http.topic_handlers import number
-from headwater.server.streams.event_stream import FRAME_BYTES, require_event_stream
+from headwater.server.streams.event_stream import require_event_stream
+from headwater.server.streams.open_streams import OpenStreams
 from headwater.wire import sse
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 HEARTBEAT_US: Final = 10 * US_PER_S
 SHORTEST_WAIT_US: Final = US_PER_MS
 
 
-def open_work(app: App, exchange: Exchange) -> None:
+def open_work(pusher: JobPusher, exchange: Exchange) -> None:
     require_event_stream(exchange)
     node = exchange.query().get("node", "")
     check_node(node)
-    require_queue(app, exchange)
-    topic = app.engine.topic(exchange.parameters[0])
+    backend = pusher.backend
+    require_queue(backend, exchange)
+    topic = backend.engine.topic(exchange.parameters[0])
     if topic.loaded:
-        _open(app, exchange, topic, node)
+        _open(pusher, exchange, topic, node)
     else:
-        app.spawn(exchange, _open_later(app, exchange, topic, node))
+        exchange.spawn(_open_later(pusher, exchange, topic, node))
 
 
-async def _open_later(app: App, exchange: Exchange, topic: Topic, node: str) -> None:
-    await app.ready_database.drive(ensure_loaded(app.engine, topic))
-    _open(app, exchange, topic, node)
+async def _open_later(pusher: JobPusher, exchange: Exchange, topic: Topic, node: str) -> None:
+    backend = pusher.backend
+    await backend.ready_database.drive(ensure_loaded(backend.engine, topic))
+    _open(pusher, exchange, topic, node)
 
 
-def _open(app: App, exchange: Exchange, topic: Topic, node: str) -> None:
-    Queues(app.engine).of(topic)  # or it is none
+def _open(pusher: JobPusher, exchange: Exchange, topic: Topic, node: str) -> None:
+    Queues(pusher.backend.engine).of(topic)  # or it is none
     limit = number(exchange, "max", 1, *CLAIM_JOBS_CLAMP)
     lease_ms = number(exchange, "lease_ms", topic.log.settings.lease_ms, *LEASE_MS_CLAMP)
     if exchange.method == b"HEAD":
@@ -65,15 +67,17 @@ def _open(app: App, exchange: Exchange, topic: Topic, node: str) -> None:
         return
     if exchange.connection.is_waiting:
         raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
-    app.quotas.open_stream(app.key_of(exchange))
-    app.job_pusher.begin(exchange, topic, node, limit, lease_ms)
+    pusher.streams.admit(exchange.key)
+    pusher.begin(exchange, topic, node, limit, lease_ms)
 
 
 class JobPusher:
     """The lines of all queues that have workers."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, backend: Backend, streams: OpenStreams, log: Logger) -> None:
+        self.backend = backend
+        self.streams = streams
+        self._log = log
         self._lines: dict[int, WorkLine] = {}
         self._connections = itertools.count(1)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -81,17 +85,17 @@ class JobPusher:
     def begin(self, exchange: Exchange, topic: Topic, node: str, limit: int, lease_ms: int) -> None:
         line = self._lines.get(topic.topic_id)
         if line is None:
-            line = self._lines[topic.topic_id] = WorkLine(self._app, topic)
-            task = self._app.loop.create_task(self._serve(line))
+            line = self._lines[topic.topic_id] = WorkLine(self.backend, topic, self.streams.now_us)
+            task = asyncio.get_running_loop().create_task(self._serve(line))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        stream = WorkStream(self._app, exchange, line, next(self._connections))
+        stream = WorkStream(self.streams, exchange, line, next(self._connections))
         stream.begin(node, limit, lease_ms)
 
     def nudge(self, name: str) -> None:
         """Jobs of this queue were acked, given back or extended."""
         if self._lines:
-            topic = self._app.engine.find(name)
+            topic = self.backend.engine.find(name)
             line = None if topic is None else self._lines.get(topic.topic_id)
             if line is not None:
                 line.nudge()
@@ -102,7 +106,7 @@ class JobPusher:
         except HeadwaterError as error:
             line.fail(error)
         except Exception as error:
-            self._app.log.exception("a line of workers failed", error=repr(error))
+            self._log.exception("a line of workers failed", error=repr(error))
             line.end()
         finally:
             del self._lines[line.topic.topic_id]
@@ -111,10 +115,11 @@ class JobPusher:
 class WorkLine:
     """The workers of one queue."""
 
-    def __init__(self, app: App, topic: Topic) -> None:
-        self._app = app
+    def __init__(self, backend: Backend, topic: Topic, now_us: Callable[[], int]) -> None:
+        self._backend = backend
+        self._now_us = now_us
         self.topic = topic
-        self.queues = Queues(app.engine)
+        self.queues = Queues(backend.engine)
         self.streams: dict[WorkStream, None] = {}
         self._woken = asyncio.Event()
 
@@ -123,7 +128,7 @@ class WorkLine:
 
     async def serve(self) -> None:
         """As long as there are workers and jobs can come."""
-        drive, engine = self._app.ready_database.drive, self._app.engine
+        drive, engine = self._backend.ready_database.drive, self._backend.engine
         while True:
             await asyncio.sleep(0)  # other tasks that are ready come first
             self._woken.clear()
@@ -146,7 +151,7 @@ class WorkLine:
         timeout_s = None
         change_us = self.queues.next_change_us(self.topic)
         if change_us is not None:
-            left_us = change_us - self._app.now_us()
+            left_us = change_us - self._now_us()
             timeout_s = max(left_us, SHORTEST_WAIT_US) / US_PER_S
         waiters = self.topic.waiters
         waiters.add(self.nudge)
@@ -158,7 +163,8 @@ class WorkLine:
 
     async def _hand_out(self, hungry: Sequence[WorkStream]) -> None:
         """One pass for all who have room."""
-        drive, engine, topic = self._app.ready_database.drive, self._app.engine, self.topic
+        backend, topic = self._backend, self.topic
+        drive, engine = backend.ready_database.drive, backend.engine
         requests_made = [(stream, stream.make_request()) for stream in hungry]
         try:
             requests = [request for _, request in requests_made]
@@ -177,7 +183,7 @@ class WorkLine:
 
     async def _send(self, stream: WorkStream, request: ClaimRequest, change: Change) -> None:
         """The jobs of one worker, when the log has what it must have of its claim."""
-        drive, engine = self._app.ready_database.drive, self._app.engine
+        drive, engine = self._backend.ready_database.drive, self._backend.engine
         try:
             await drive(_answered(change))
             assert request.grant is not None
@@ -204,30 +210,28 @@ def _answered(change: Change) -> Operation[None]:
 class WorkStream:
     """One worker: a connection, and what it has in hand."""
 
-    def __init__(self, app: App, exchange: Exchange, line: WorkLine, number: int) -> None:
-        self._app = app
+    def __init__(
+        self, streams: OpenStreams, exchange: Exchange, line: WorkLine, number: int
+    ) -> None:
+        self._streams = streams
         self._exchange = exchange
         self._connection = exchange.connection
         self._line = line
         self._number = number
-        self._key = app.key_of(exchange)
+        self._key = exchange.key
         self._request: ClaimRequest | None = None
         """What it requested and did not get yet."""
-        self._sent_us = app.now_us()
+        self._sent_us = streams.now_us()
         self.ended = False
 
     def begin(self, node: str, limit: int, lease_ms: int) -> None:
         self._node, self._limit, self._lease_ms = node, limit, lease_ms
-        app, connection = self._app, self._connection
+        connection = self._connection
         self._exchange.on_gone = self._close
-        connection.transport.set_write_buffer_limits(
-            high=app.settings.stream_queue_frames * FRAME_BYTES
-        )
         connection.on_resumed = self._line.nudge
         self._exchange.begin_stream(200, sse.HEADERS)
         self._say(sse.RETRY)
-        app.delivery.add_stream(self)
-        app.sse_connections += 1
+        self._streams.add_sse(self, connection)
         self._line.streams[self] = None
         self._line.nudge()
 
@@ -271,10 +275,10 @@ class WorkStream:
 
     def beat(self, now_us: int) -> None:
         if now_us - self._sent_us >= HEARTBEAT_US and not self._connection.paused:
-            self._say(sse.heartbeat(self._app.clock.wall_ms()))
+            self._say(sse.heartbeat(self._streams.wall_ms()))
 
     def _say(self, frames: bytes) -> None:
-        self._sent_us = self._app.now_us()
+        self._sent_us = self._streams.now_us()
         self._connection.send(frames)
 
     def end(self) -> None:
@@ -291,9 +295,7 @@ class WorkStream:
         self.give_up()
         line.queues.release(line.topic, self._number)
         line.nudge()
-        self._app.sse_connections -= 1
-        self._app.delivery.remove_stream(self)
-        self._app.quotas.close_stream(self._key)
+        self._streams.remove_sse(self, self._key)
 
 
 def _seq_of(job: bytes) -> bytes:

@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.state.topic import Topic
-from headwater.server.streams.delivery import Batch, ReadOptions, horizon
+from headwater.server.streams.delivery import Batch, Delivery, ReadOptions, horizon
 
 if TYPE_CHECKING:
-    from headwater.server.app import App
     from headwater.server.http.exchange import Exchange
 
 BATCHES_AT_ONCE: Final = 16
@@ -55,8 +54,8 @@ class RecordSink(Protocol):
 
 
 class TopicSubscriptions:
-    def __init__(self, app: App, exchange: Exchange, sink: RecordSink) -> None:
-        self._app = app
+    def __init__(self, delivery: Delivery, exchange: Exchange, sink: RecordSink) -> None:
+        self._delivery = delivery
         self._exchange = exchange
         self._sink = sink
         self._by_name: dict[str, TopicSubscription] = {}
@@ -73,25 +72,23 @@ class TopicSubscriptions:
 
     def follow(self, topic: Topic, cursor: int, options: ReadOptions) -> None:
         """From now on. A second time moves the cursor."""
-        options = self._app.delivery.shared(options)
+        options = self._delivery.shared(options)
         self._by_name[topic.name] = TopicSubscription(
             topic.topic_id, topic.address, cursor, options
         )
-        self._app.delivery.follow(self, topic, strong=options.strong)
+        self._delivery.follow(self, topic, strong=options.strong)
 
     def unfollow(self, name: str) -> bool:
         subscription = self._by_name.pop(name, None)
         if subscription is not None:
-            self._app.delivery.unfollow(
-                self, subscription.address, strong=subscription.options.strong
-            )
+            self._delivery.unfollow(self, subscription.address, strong=subscription.options.strong)
         return subscription is not None
 
     def end(self) -> None:
         self.ended = True
         for name in list(self._by_name):
             self.unfollow(name)
-        self._app.delivery.remove(self)
+        self._delivery.remove(self)
 
     # -- what happens to topics
 
@@ -101,7 +98,7 @@ class TopicSubscriptions:
 
     def pump_all(self) -> None:
         for name in list(self._by_name):
-            topic = self._app.space(name, self._exchange.head.key).find(name)
+            topic = self._delivery.backend.space(name, self._exchange.head.key).find(name)
             if topic is None:
                 self._gone(name)
             else:
@@ -135,16 +132,16 @@ class TopicSubscriptions:
             batches += 1
             batch = None
             if batches <= BATCHES_AT_ONCE:
-                batch = self._app.delivery.read(topic, subscription.cursor, subscription.options)
+                batch = self._delivery.read(topic, subscription.cursor, subscription.options)
             if batch is None:
                 subscription.busy = True
-                self._app.spawn(self._exchange, self._read_later(topic, subscription))
+                self._exchange.spawn(self._read_later(topic, subscription))
                 return
             self._take(name, subscription, batch)
 
     async def _read_later(self, topic: Topic, subscription: TopicSubscription) -> None:
         try:
-            batch = await self._app.delivery.read_later(
+            batch = await self._delivery.read_later(
                 topic, subscription.cursor, subscription.options
             )
             if self._by_name.get(topic.name) is subscription:

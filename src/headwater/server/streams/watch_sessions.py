@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import InvalidRequestError
@@ -13,16 +13,15 @@ from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import diff_request
 from headwater.model.match import TagMatcher, parse_match
 from headwater.server.access.keys import ApiKey
+from headwater.server.access.quotas import Shares
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import answer, flag
+from headwater.server.streams.delivery import Delivery
 from headwater.server.topic_spaces import refuse_partitions
 from headwater.wire.http_errors import HttpError
 from headwater.wire.render import Projection
 from headwater.wire.requests import WatchRequest, WatchTopic, decode_request
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
 
 HEARTBEAT_MS_CLAMP: Final = (1_000, 60_000)
 
@@ -63,16 +62,19 @@ def is_never_synced(topic: Topic) -> bool:
 
 
 class WatchSessions:
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, delivery: Delivery, shares: Shares, ttl_ms: int) -> None:
+        self.delivery = delivery
+        self._backend = delivery.backend
+        self._shares = shares
+        self._now_us = delivery.streams.now_us
+        self.ttl_ms = ttl_ms
         self._by_id: dict[str, Watch] = {}
 
     def __len__(self) -> int:
         return len(self._by_id)
 
     def open(self, request: WatchRequest, key: ApiKey, *, lenient: bool) -> Watch:
-        shares = self._app.quotas.watches
-        shares.require(key.digest)
+        self._shares.require(key.digest)
         if not 1 <= len(request.topics) <= WATCH_TOPICS_MAX:
             raise InvalidRequestError(f"a watch takes 1 to {WATCH_TOPICS_MAX} topics")
         if request.consistency not in ("eventual", "strong"):
@@ -90,15 +92,15 @@ class WatchSessions:
             read.nodes,
             None if request.match is None else parse_match(request.match),
             request.consistency == "strong",
-            self._app.now_us() + self._app.settings.session_ttl_ms * 1_000,
+            self._now_us() + self.ttl_ms * 1_000,
         )
         self._set_cursors(watch, request, lenient=lenient)
-        shares.take(key.digest)
+        self._shares.take(key.digest)
         self._by_id[watch.wid] = watch
         return watch
 
     def _set_cursors(self, watch: Watch, request: WatchRequest, *, lenient: bool) -> None:
-        engine = self._app.engine
+        engine = self._backend.engine
         missing = []
         for name, start_at in request.topics.items():
             prefix = name.removesuffix("*")
@@ -111,7 +113,7 @@ class WatchSessions:
                     if topic.name not in request.topics and watch.covers(topic):
                         _begin(watch, topic, start_at)
                 continue
-            space = self._app.space(name, watch.key)
+            space = self._backend.space(name, watch.key)
             one = space.find(name) if lenient else space.topic(name)
             if one is None:
                 missing.append(name)
@@ -136,10 +138,10 @@ class WatchSessions:
     def expire(self, now_us: int) -> None:
         for wid in [w.wid for w in self._by_id.values() if not w.streams and w.expires_us < now_us]:
             watch = self._by_id.pop(wid)
-            self._app.quotas.watches.give_back(watch.key.digest)
+            self._shares.give_back(watch.key.digest)
 
     def touch(self, watch: Watch) -> None:
-        watch.expires_us = self._app.now_us() + self._app.settings.session_ttl_ms * 1_000
+        watch.expires_us = self._now_us() + self.ttl_ms * 1_000
 
 
 def _begin(watch: Watch, topic: Topic, start_at: WatchTopic) -> None:
@@ -147,13 +149,13 @@ def _begin(watch: Watch, topic: Topic, start_at: WatchTopic) -> None:
     watch.start[topic.name] = (topic.topic_id, seq)
 
 
-def open_watch(app: App, exchange: Exchange) -> None:
+def open_watch(sessions: WatchSessions, exchange: Exchange) -> None:
     request = decode_request(body_of(exchange), WatchRequest)
     lenient = flag(exchange, "lenient", False)
-    watch = app.sessions.open(request, app.key_of(exchange), lenient=lenient)
+    watch = sessions.open(request, exchange.key, lenient=lenient)
     topics = {}
     for name, (_, cursor) in watch.start.items():
-        space = app.space(name, watch.key)
+        space = sessions.delivery.backend.space(name, watch.key)
         state = space.state(space.topic(name))
         topics[name] = {
             "from_seq": cursor,
@@ -166,7 +168,7 @@ def open_watch(app: App, exchange: Exchange) -> None:
         {
             "wid": watch.wid,
             "stream_url": f"/v0/watch/{watch.wid}",
-            "session_ttl_ms": app.settings.session_ttl_ms,
+            "session_ttl_ms": sessions.ttl_ms,
             "topics": topics,
             "missing": list(watch.missing),
         },

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 from websockets.exceptions import InvalidState, ProtocolError
@@ -27,15 +27,12 @@ from headwater.server.failures import unforeseen
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.topic_handlers import require_named
 from headwater.server.http.write_handler import encode_request
-from headwater.server.streams.delivery import Batch, ReadOptions
+from headwater.server.streams.delivery import Batch, Delivery, ReadOptions
 from headwater.server.streams.topic_subscriptions import TopicSubscriptions
 from headwater.wire.http_errors import HttpError
 from headwater.wire.render import Projection
 from headwater.wire.requests import WriteRequest
-from headwater.wire.websocket import Ping, Publish, Subscribe, Unsubscribe, decode_message
-
-if TYPE_CHECKING:
-    from headwater.server.app import App
+from headwater.wire.websocket import Publish, Subscribe, Unsubscribe, WebSocketPing, decode_message
 
 MESSAGE_BYTES_MAX: Final = 16 * 1024 * 1024
 MESSAGE_BYTES: Final = 262_144
@@ -50,35 +47,36 @@ _TOO_BIG: Final = 1009
 _OUR_FAULT: Final = 1011
 
 
-def upgrade(app: App, exchange: Exchange, rest: bytes) -> None:
+def upgrade(delivery: Delivery, exchange: Exchange, rest: bytes) -> None:
     """Answer the handshake and hand the connection over."""
     if exchange.connection.is_waiting:
         raise InvalidRequestError("a WebSocket cannot stand behind requests not yet answered")
-    app.quotas.open_stream(app.key_of(exchange))
-    socket = WebSocket(app, exchange)
+    delivery.streams.admit(exchange.key)
+    socket = WebSocket(delivery, exchange)
     try:
         socket.handshake()
     except BaseException:
-        app.quotas.close_stream(app.key_of(exchange))
+        delivery.streams.give_back(exchange.key)
         raise
     socket.begin(rest)
 
 
 class WebSocket(asyncio.Protocol):
-    def __init__(self, app: App, exchange: Exchange) -> None:
-        self._app = app
+    def __init__(self, delivery: Delivery, exchange: Exchange) -> None:
+        self._backend = delivery.backend
+        self._streams = delivery.streams
         self._connection = exchange.connection
         self._exchange = exchange
-        self._key: ApiKey = app.key_of(exchange)
+        self._key: ApiKey = exchange.key
         self._protocol = ServerProtocol(max_size=MESSAGE_BYTES_MAX)
-        self._subscriptions = TopicSubscriptions(app, exchange, self)
+        self._subscriptions = TopicSubscriptions(delivery, exchange, self)
         self._parts: list[bytes] = []
         self._parts_bytes = 0
         self._loading = False
         """The topic of a publication is being read from its files."""
         self._held: deque[bytes] = deque()
         """Messages behind that publication."""
-        self._received_us = app.now_us()
+        self._received_us = self._streams.now_us()
         self._pinged_us = self._received_us
 
     # -- the protocol
@@ -109,18 +107,18 @@ class WebSocket(asyncio.Protocol):
         self._flush()
 
     def begin(self, rest: bytes) -> None:
-        connection, settings = self._connection, self._app.settings
+        connection, settings = self._connection, self._streams.settings
         connection.upgraded = self
         connection.on_resumed = self._subscriptions.pump_all
         connection.transport.set_write_buffer_limits(
             high=settings.websocket_queue_messages * MESSAGE_BYTES
         )
-        self._app.delivery.add_stream(self)
+        self._streams.add(self)
         if rest:
             self.data_received(rest)
 
     def data_received(self, data: bytes) -> None:
-        self._received_us = self._app.now_us()
+        self._received_us = self._streams.now_us()
         self._protocol.receive_data(data)
         for event in self._protocol.events_received():
             if isinstance(event, Frame) and not self._subscriptions.ended:
@@ -184,14 +182,14 @@ class WebSocket(asyncio.Protocol):
                 self._unsubscribe(operation)
             elif isinstance(operation, Publish):
                 self._publish(operation)
-            elif isinstance(operation, Ping):
-                self._say("pong", request_id, ts=self._app.clock.wall_ms())
+            elif isinstance(operation, WebSocketPing):
+                self._say("pong", request_id, ts=self._streams.wall_ms())
         except UnicodeDecodeError:
             self._fail(_NOT_TEXT, "not UTF-8")
         except HeadwaterError as error:
             self._say_error(error, request_id)
         except Exception as error:
-            failure = unforeseen(self._app.log, "a WebSocket message failed", error)
+            failure = unforeseen(self._connection.endpoint.log, "a WebSocket message failed", error)
             if isinstance(failure, OverloadedError):
                 self._say_error(failure, request_id)
             else:
@@ -210,9 +208,8 @@ class WebSocket(asyncio.Protocol):
         for name in starts:
             self._key.require_name(name)
         # All of them are looked up before any is followed: one missing name refuses the request.
-        topics = [
-            (self._app.space(name, self._key).topic(name), start) for name, start in starts.items()
-        ]
+        space, key = self._backend.space, self._key
+        topics = [(space(name, key).topic(name), start) for name, start in starts.items()]
         read = diff_request(0, request.limit, request.max_batch_bytes, node=request.node)
         options = ReadOptions(
             Projection(request.include_tags, request.include_meta, request.include_data),
@@ -244,23 +241,23 @@ class WebSocket(asyncio.Protocol):
     def _publish(self, request: Publish) -> None:
         self._key.require(Scope.WRITE)
         self._key.require_name(request.topic)
-        require_named(self._app, self._key, request.config)
-        space = self._app.space(request.topic, self._key)
+        require_named(self._backend, self._key, request.config)
+        space = self._backend.space(request.topic, self._key)
         topic = space.find(request.topic)
         if topic is not None and not topic.loaded:
             # Whatever is behind it waits, or records would overtake each other. Nothing more is
             # read for so long, so what waits is what had come already.
             self._loading = True
             self._connection.hold_back(True)
-            self._app.spawn(self._exchange, self._publish_after_loading(topic, request))
+            self._exchange.spawn(self._publish_after_loading(topic, request))
             return
         records = encode_request(
             WriteRequest(records=request.records, node=request.node),
-            self._app.settings.limits.record_bytes,
+            self._exchange.limits.record_bytes,
         )
-        usage = self._app.quotas.of(self._key)
+        usage = self._exchange.usage
         usage.begin()
-        begun_us = self._app.now_us()
+        begun_us = self._streams.now_us()
         try:
             write = space.append(
                 request.topic,
@@ -281,7 +278,7 @@ class WebSocket(asyncio.Protocol):
                 self._say_error(done.error, request.request_id)
                 return
             result = done.answer()
-            total_us = self._app.now_us() - begun_us
+            total_us = self._streams.now_us() - begun_us
             self._say(
                 "ack",
                 request.request_id,
@@ -303,7 +300,7 @@ class WebSocket(asyncio.Protocol):
 
     async def _publish_after_loading(self, topic: Topic, request: Publish) -> None:
         try:
-            await self._app.ready_database.drive(ensure_loaded(self._app.engine, topic))
+            await self._backend.ready_database.drive(ensure_loaded(self._backend.engine, topic))
             self._publish(request)
         except HeadwaterError as error:
             self._say_error(error, request.request_id)
@@ -367,5 +364,5 @@ class WebSocket(asyncio.Protocol):
     def _close(self) -> None:
         if not self._subscriptions.ended:
             self._subscriptions.end()
-            self._app.delivery.remove_stream(self)
-            self._app.quotas.close_stream(self._key)
+            self._streams.remove(self)
+            self._streams.give_back(self._key)

@@ -30,7 +30,7 @@ from headwater.spark.jobs.checkpoint_source import LogsRead, read_logs
 from headwater.spark.jobs.checkpoint_workers import Planned, SparkWorkers, Workers
 from headwater.spark.jobs.job import NoProgress, Progress, Report
 from headwater.spark.jobs.log_directories import find_logs, owned
-from headwater.spark.jobs.segment_plan import TopicTask
+from headwater.spark.jobs.segment_plan import PlanTask
 from headwater.spark.jobs.segment_writer import Written
 from headwater.spark.jobs.task_progress import tasks_shown
 
@@ -128,7 +128,7 @@ def checkpoint(
         now_ms = clock.wall_ms()
         logs = read_logs(disk, log_directories, workers, now_ms)
         tasks = [
-            TopicTask(
+            PlanTask(
                 known,
                 logs.segments_of(known.topic_id),
                 options.cold,

@@ -25,7 +25,7 @@ from headwater.recovery.topics.snapshots import load_snapshot
 from headwater.recovery.topics.survey import ShardSurvey, find_shard_directories
 from headwater.recovery.topics.verdict import FileScan, FileVerdict
 from headwater.spark.jobs.checkpoint_workers import Chosen, Workers
-from headwater.spark.jobs.log_directories import LogDirectory
+from headwater.spark.jobs.log_directories import JobLog
 from headwater.spark.jobs.log_files import Covered, FileJob, GivenGroups, covered_by
 from headwater.spark.jobs.log_scan import Noted, ScanResult, read_log
 
@@ -58,11 +58,11 @@ class LogsRead:
         return str(self.data / TOPICS_DIRECTORY / topic_directory_name(topic_id))
 
 
-def read_logs(disk: Disk, logs: Sequence[LogDirectory], workers: Workers, now_ms: int) -> LogsRead:
+def read_logs(disk: Disk, logs: Sequence[JobLog], workers: Workers, now_ms: int) -> LogsRead:
     """Scan every log file. Refuses what a start of the engine would refuse."""
     data = logs[0].data if len(logs) == 1 else None
     snapshot = None if data is None else load_snapshot(disk, data, [])
-    reader = _Reader(disk, workers, covered_by(data, snapshot), data is None, now_ms)
+    reader = _LogSetReader(disk, workers, covered_by(data, snapshot), data is None, now_ms)
     for log_directory in logs:
         reader.read(log_directory)
     chosen = reader.choose()
@@ -111,7 +111,7 @@ class _LogFile:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _LogSetReader:
     disk: Disk
     workers: Workers
     covered: dict[PurePath, Covered]
@@ -124,7 +124,7 @@ class _Reader:
     _writers: dict[tuple[str, int], tuple[int, PurePath]] = field(default_factory=dict)
     """Name of a log's directory and a run -> the log that was written there then, and where."""
 
-    def read(self, log_directory: LogDirectory) -> None:
+    def read(self, log_directory: JobLog) -> None:
         for directory in find_shard_directories(self.disk, log_directory.wal):
             self._labels[directory] = len(self._labels)
         log = read_log(self.disk, log_directory.wal, self._job, self.workers.scan)
@@ -153,7 +153,7 @@ class _Reader:
         )
 
     def _refuse_strangers(
-        self, log_directory: LogDirectory, shards: Sequence[ShardSurvey], notes: Sequence[Noted]
+        self, log_directory: JobLog, shards: Sequence[ShardSurvey], notes: Sequence[Noted]
     ) -> None:
         """Two databases have both had a first run; copies of one have the same log in each."""
         by_label = {self._labels[shard.directory]: shard for shard in shards}

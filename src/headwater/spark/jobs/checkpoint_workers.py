@@ -17,8 +17,8 @@ from headwater.disk import PosixDisk
 from headwater.format.snapshot import TopicMeta
 from headwater.recovery.topics.catalog import TopicNotes
 from headwater.recovery.topics.parallel_survey import FileSurvey
-from headwater.spark.jobs.log_files import FileJob, Order, ScannedFile, TopicRows, scan_log_file
-from headwater.spark.jobs.segment_plan import SegmentItem, TopicPlan, TopicTask, plan_topic
+from headwater.spark.jobs.log_files import FileJob, LoggedRows, Order, ScannedFile, scan_log_file
+from headwater.spark.jobs.segment_plan import PlanTask, SegmentItem, TopicPlan, plan_topic
 from headwater.spark.jobs.segment_writer import Written, write_segment
 from headwater.spark.jobs.topic_replay import Counts
 
@@ -35,7 +35,7 @@ Chosen = Mapping[tuple[int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class Scanned:
+class FileSummary:
     """What the scan of one file gives; its rows stay where they are."""
 
     survey: FileSurvey
@@ -45,7 +45,7 @@ class Scanned:
     router_marks: dict[int, int]
 
     @classmethod
-    def of(cls, file: ScannedFile) -> Scanned:
+    def of(cls, file: ScannedFile) -> FileSummary:
         return cls(file.survey, file.notes, file.ends_in_zeros, file.routing, file.router_marks)
 
 
@@ -60,10 +60,10 @@ class Planned:
 
 
 class Workers(Protocol):
-    def scan(self, jobs: Sequence[FileJob]) -> list[Scanned]:
+    def scan(self, jobs: Sequence[FileJob]) -> list[FileSummary]:
         """Scan files. May be called several times; the rows of all of them are kept."""
 
-    def plan(self, tasks: Sequence[TopicTask], chosen: Chosen) -> list[Planned]:
+    def plan(self, tasks: Sequence[PlanTask], chosen: Chosen) -> list[Planned]:
         """Plan topics from the rows of the files that were chosen."""
 
     def write(self, output: PurePath) -> list[Written]:
@@ -83,14 +83,14 @@ class SparkWorkers:
         self._segments = 0
         self._bytes = 0
 
-    def scan(self, jobs: Sequence[FileJob]) -> list[Scanned]:
+    def scan(self, jobs: Sequence[FileJob]) -> list[FileSummary]:
         if not jobs:
             return []
         scanned = self._context.parallelize(jobs, len(jobs)).map(_scan).persist(self._kept)
         self._scanned.append(scanned)
-        return scanned.map(Scanned.of).collect()
+        return scanned.map(FileSummary.of).collect()
 
-    def plan(self, tasks: Sequence[TopicTask], chosen: Chosen) -> list[Planned]:
+    def plan(self, tasks: Sequence[PlanTask], chosen: Chosen) -> list[Planned]:
         context = self._context
         known = context.parallelize([(task.known.topic_id, task) for task in tasks])
         rows = context.union(self._scanned).flatMap(partial(rows_of, chosen))
@@ -115,7 +115,7 @@ class SparkWorkers:
             self._planned.unpersist()
 
 
-def rows_of(chosen: Chosen, file: ScannedFile) -> Iterator[tuple[int, TopicRows]]:
+def rows_of(chosen: Chosen, file: ScannedFile) -> Iterator[tuple[int, LoggedRows]]:
     """The rows of a file that was chosen, by topic and under the log it counts for."""
     for rows in file.rows:
         log = chosen.get((rows.order.log, rows.order.number))
@@ -138,7 +138,7 @@ def _scan(job: FileJob) -> ScannedFile:
 
 
 def _plan(
-    topic: tuple[int, tuple[ResultIterable[TopicTask], ResultIterable[TopicRows]]],
+    topic: tuple[int, tuple[ResultIterable[PlanTask], ResultIterable[LoggedRows]]],
 ) -> Iterator[TopicPlan]:
     _, (tasks, rows) = topic
     for task in tasks:  # none for a topic that is gone, or was not chosen

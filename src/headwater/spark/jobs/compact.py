@@ -25,9 +25,9 @@ from headwater.format.segment import parse_topic_directory_name, topic_directory
 from headwater.recovery.topics.survey import access_error
 from headwater.spark.jobs.compact_segments import (
     ColdSegment,
-    ColdTopic,
-    Compacted,
-    Outcome,
+    CompactedSegment,
+    CompactionOutcome,
+    CompactionTask,
     compact_segment,
     find_cold_segments,
 )
@@ -55,7 +55,7 @@ class CompactOptions(msgspec.Struct, frozen=True, kw_only=True):
     """A segment is rewritten when this share of its bytes is dead."""
 
 
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
+class RefusedSegment(msgspec.Struct, frozen=True, kw_only=True):
     """A segment that was left as it is, and why."""
 
     segment: str
@@ -76,7 +76,7 @@ class CompactReport(Report, frozen=True, kw_only=True):
     bytes_before: int
     bytes_after: int
     bytes_freed: int
-    refused: tuple[Refusal, ...]
+    refused: tuple[RefusedSegment, ...]
     seconds: float
 
 
@@ -129,13 +129,13 @@ def _check(disk: Disk, directory: PurePath, options: CompactOptions) -> None:
 
 def _topics(
     disk: Disk, directory: PurePath, options: CompactOptions, map_all: MapAll
-) -> list[ColdTopic]:
+) -> list[CompactionTask]:
     root = directory / TOPICS_DIRECTORY
     wanted = topic_ids(disk, directory, options.topics, map_all) if options.topics else None
     names = disk.list_directory(root) if disk.is_directory(root) else []
     ids = [topic_id for topic_id in map(parse_topic_directory_name, names) if topic_id is not None]
     return [
-        ColdTopic(
+        CompactionTask(
             topic_id, str(root / topic_directory_name(topic_id)), options.cold, options.dead_ratio
         )
         for topic_id in ids
@@ -145,11 +145,11 @@ def _topics(
 
 def _report(
     options: CompactOptions,
-    done: Sequence[Compacted],
+    done: Sequence[CompactedSegment],
     topics: int,
     seconds: float,
 ) -> CompactReport:
-    refused = [each for each in done if each.outcome is Outcome.REFUSED]
+    refused = [each for each in done if each.outcome is CompactionOutcome.REFUSED]
     before, after = sum(each.bytes_before for each in done), sum(each.bytes_after for each in done)
     return CompactReport(
         ok=not refused,
@@ -157,13 +157,13 @@ def _report(
         cold=shown_address(options.cold),
         topics=topics,
         segments=len(done),
-        rewritten=sum(each.outcome is Outcome.REWRITTEN for each in done),
-        moved=sum(each.outcome is Outcome.MOVED for each in done),
+        rewritten=sum(each.outcome is CompactionOutcome.REWRITTEN for each in done),
+        moved=sum(each.outcome is CompactionOutcome.MOVED for each in done),
         bytes_before=before,
         bytes_after=after,
         bytes_freed=before - after,
         refused=tuple(
-            Refusal(
+            RefusedSegment(
                 segment=f"{topic_directory_name(each.topic_id)}/{each.first_seq}",
                 reason=each.reason,
             )

@@ -39,7 +39,7 @@ SEE: str = "`headwater pipeline verify` reports more"
 
 
 @dataclass(frozen=True, slots=True)
-class ColdTopic:
+class CompactionTask:
     topic_id: int
     directory: str
     cold: str
@@ -48,11 +48,11 @@ class ColdTopic:
 
 @dataclass(frozen=True, slots=True)
 class ColdSegment:
-    topic: ColdTopic
+    topic: CompactionTask
     first_seq: int
 
 
-class Outcome(Enum):
+class CompactionOutcome(Enum):
     KEPT = "kept"
     """Not enough of it is dead."""
     REWRITTEN = "rewritten"
@@ -62,16 +62,16 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Compacted:
+class CompactedSegment:
     topic_id: int
     first_seq: int
-    outcome: Outcome
+    outcome: CompactionOutcome
     bytes_before: int = 0
     bytes_after: int = 0
     reason: str = ""
 
 
-def find_cold_segments(disk: Disk, topic: ColdTopic) -> list[ColdSegment]:
+def find_cold_segments(disk: Disk, topic: CompactionTask) -> list[ColdSegment]:
     """Finish what was interrupted, then list what is cold or should be. The caller owns it all."""
     directory = TopicDirectory(disk, PurePath(topic.directory))
     cold = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
@@ -93,7 +93,7 @@ def find_cold_segments(disk: Disk, topic: ColdTopic) -> list[ColdSegment]:
     ]
 
 
-def compact_segment(disk: Disk, task: ColdSegment) -> Compacted:
+def compact_segment(disk: Disk, task: ColdSegment) -> CompactedSegment:
     """Rewrite the segment if that is worth it. Damage is left as it is, and reported."""
     topic, first_seq = task.topic, task.first_seq
     settings = SegmentSettings(rewrite_dead_ratio=topic.dead_ratio)
@@ -104,17 +104,17 @@ def compact_segment(disk: Disk, task: ColdSegment) -> Compacted:
         entries = files.index(segment)
         if (index_flags(entries) & IndexFlag.DAMAGED).any():
             return _refused(task, f"an index entry is damaged; {SEE}")
-        outcome = Outcome.KEPT if segment.is_cold else Outcome.MOVED
+        outcome = CompactionOutcome.KEPT if segment.is_cold else CompactionOutcome.MOVED
         before = segment.data_bytes
         if is_rewrite_due(segment, entries, settings):
             segment = _rewrite(disk, files, segment, entries)
-            outcome = Outcome.REWRITTEN
+            outcome = CompactionOutcome.REWRITTEN
         if not segment.is_cold:
             files.copy_to_cold(segment)
             segment = files.drop_hot(segment)
     except StorageError as error:
         return _refused(task, str(error))
-    return Compacted(topic.topic_id, first_seq, outcome, before, segment.data_bytes)
+    return CompactedSegment(topic.topic_id, first_seq, outcome, before, segment.data_bytes)
 
 
 def _rewrite(disk: Disk, files: TopicFiles, segment: Segment, entries: Entries) -> Segment:
@@ -128,8 +128,10 @@ def _rewrite(disk: Disk, files: TopicFiles, segment: Segment, entries: Entries) 
         return rewrite.swap(directory, renewed, len(data))
 
 
-def _refused(task: ColdSegment, reason: str) -> Compacted:
-    return Compacted(task.topic.topic_id, task.first_seq, Outcome.REFUSED, reason=reason)
+def _refused(task: ColdSegment, reason: str) -> CompactedSegment:
+    return CompactedSegment(
+        task.topic.topic_id, task.first_seq, CompactionOutcome.REFUSED, reason=reason
+    )
 
 
 def _segment(disk: Disk, directory: PurePath, first_seq: int) -> Segment:

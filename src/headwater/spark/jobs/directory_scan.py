@@ -45,8 +45,8 @@ from headwater.store.topic_directory import TopicDirectory
 from headwater.store.verify import (
     Expected,
     FaultKind,
-    SegmentCheck,
     SegmentRange,
+    TopicSegmentCheck,
     VerifyFault,
     check_names,
     verify_continuity,
@@ -79,7 +79,7 @@ class DirectoryScan:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicTask:
+class ScanTask:
     topic_id: int
     path: str
     expected: Expected | None
@@ -88,7 +88,7 @@ class TopicTask:
 
 @dataclass(frozen=True, slots=True)
 class SegmentTask:
-    topic: TopicTask
+    topic: ScanTask
     first_seq: int
 
 
@@ -213,7 +213,7 @@ def _scan_topics(
         else:
             there.add(topic_id)
     topics = [
-        TopicTask(
+        ScanTask(
             topic_id,
             str(root / topic_directory_name(topic_id)),
             None if catalog is None else _expected(known[topic_id]),
@@ -233,7 +233,7 @@ def _expected(topic: KnownTopic) -> Expected:
 
 def _scan_segments(
     disk: Disk,
-    topics: Sequence[TopicTask],
+    topics: Sequence[ScanTask],
     known: Mapping[int, KnownTopic],
     map_all: MapAll,
     scan: DirectoryScan,
@@ -282,7 +282,7 @@ class NamesScan:
     first_seqs: list[int]
 
 
-def scan_topic_names(disk: Disk, task: TopicTask) -> NamesScan:
+def scan_topic_names(disk: Disk, task: ScanTask) -> NamesScan:
     """The names of one topic's files, and what in the cold tier nothing leads to."""
     path = PurePath(task.path)
     try:
@@ -300,7 +300,7 @@ def scan_topic_names(disk: Disk, task: TopicTask) -> NamesScan:
     return NamesScan(faults, first_seqs)
 
 
-def scan_segment(disk: Disk, task: SegmentTask) -> SegmentCheck:
+def scan_segment(disk: Disk, task: SegmentTask) -> TopicSegmentCheck:
     """Every frame and entry of one segment, in both tiers."""
     topic = task.topic
     path = PurePath(topic.path)
@@ -317,13 +317,13 @@ def scan_segment(disk: Disk, task: SegmentTask) -> SegmentCheck:
         store = open_cold_tier(disk, topic.cold).topic(topic.topic_id)
         cold_scan = verify_cold_segment(disk, path, task.first_seq, store, _cold_directory(topic))
     except FileNotFoundError as error:
-        return SegmentCheck([gone(path, error)])
+        return TopicSegmentCheck([gone(path, error)])
     scan.faults += cold_scan.faults
     scan.data_bytes += cold_scan.data_bytes
     return scan
 
 
-def _cold_directory(topic: TopicTask) -> PurePath:
+def _cold_directory(topic: ScanTask) -> PurePath:
     assert topic.cold is not None
     return PurePath(
         shown_address(topic.cold), TOPICS_DIRECTORY, topic_directory_name(topic.topic_id)

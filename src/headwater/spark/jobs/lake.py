@@ -24,7 +24,7 @@ from headwater.spark.jobs.lake_landing import (
     arrow_fields,
     shape_of,
 )
-from headwater.spark.jobs.lake_rows import VARIANT, Kind, Payload
+from headwater.spark.jobs.lake_rows import VARIANT, Kind, LakePayload
 from headwater.spark.source.stream_offsets import decode_offset
 from headwater.spark.tables.formats import FORMATS, open_table
 from headwater.spark.tables.location import TableLocation
@@ -67,7 +67,7 @@ class LakeOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def shape(self) -> Shape:
         fields = arrow_fields(self.fields)
-        default = Payload.NONE if len(fields) else Payload.TEXT
+        default = LakePayload.NONE if len(fields) else LakePayload.TEXT
         payload = default if self.payload is None else _payload(self.payload)
         return shape_of(fields, self.fields or "", payload, self.partition_by, self.format)
 
@@ -145,7 +145,7 @@ def read_topics(spark: SparkSession, options: LakeOptions, shape: Shape) -> Data
     if options.starting_seq is not None:
         given["startingSeq"] = options.starting_seq
     rows = spark.readStream.format("headwater").options(**given).load()
-    return with_variant(rows) if shape.payload is Payload.VARIANT else rows
+    return with_variant(rows) if shape.payload is LakePayload.VARIANT else rows
 
 
 def with_variant(rows: DataFrame) -> DataFrame:
@@ -204,11 +204,11 @@ def _cursors(offset: Any) -> dict[str, int]:
     return {name: cursor.seq for name, cursor in decode_offset(ends).items()}
 
 
-def _payload(text: str) -> Payload:
+def _payload(text: str) -> LakePayload:
     try:
-        return Payload(text)
+        return LakePayload(text)
     except ValueError as error:
-        words = ", ".join(each.value for each in Payload)
+        words = ", ".join(each.value for each in LakePayload)
         raise RequestError(f"the payload is kept as one of {words}, not {text!r}") from error
 
 

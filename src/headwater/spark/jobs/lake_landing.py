@@ -27,10 +27,10 @@ from headwater.spark.jobs.lake_rows import (
     GAPS,
     WRITTEN_DDL,
     Kind,
+    LakePayload,
     LandTask,
-    Payload,
 )
-from headwater.spark.sessions.arrow_schema import to_arrow
+from headwater.spark.runtime.arrow_schema import to_arrow
 from headwater.spark.tables.columns import VARIANT_TYPE
 from headwater.spark.tables.table import (
     AlreadyLandedError,
@@ -75,7 +75,7 @@ class Shape:
 
     columns: pa.Schema
     partition_by: tuple[str, ...]
-    payload: Payload
+    payload: LakePayload
     fields: str
 
     @property
@@ -85,14 +85,18 @@ class Shape:
 
 
 def shape_of(
-    fields: pa.Schema, ddl: str, payload: Payload, partition_by: Sequence[str], table_format: str
+    fields: pa.Schema,
+    ddl: str,
+    payload: LakePayload,
+    partition_by: Sequence[str],
+    table_format: str,
 ) -> Shape:
     """Envelope, payload, fields, and the day when the table is partitioned by it."""
     columns = list(ENVELOPE)
-    data_types = {Payload.TEXT: pa.string(), Payload.BINARY: pa.binary()}
+    data_types = {LakePayload.TEXT: pa.string(), LakePayload.BINARY: pa.binary()}
     if payload in data_types:
         columns.append(pa.field("data", data_types[payload]))
-    elif payload is Payload.VARIANT:
+    elif payload is LakePayload.VARIANT:
         if table_format == "iceberg":
             raise RequestError(
                 "pyiceberg cannot write VARIANT columns: use --payload text, or another format"

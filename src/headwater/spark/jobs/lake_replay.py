@@ -21,8 +21,16 @@ from headwater.core.units import US_PER_S
 from headwater.spark.jobs.job import NoProgress, Progress, Report
 from headwater.spark.jobs.lake import LakeOptions, with_variant
 from headwater.spark.jobs.lake_landing import Shape, committed, write_files
-from headwater.spark.jobs.lake_rows import DEAD, INVALID, Judge, Kind, LandTask, Payload, Status
-from headwater.spark.sessions.arrow_schema import to_arrow
+from headwater.spark.jobs.lake_rows import (
+    DEAD,
+    INVALID,
+    Kind,
+    LakePayload,
+    LandTask,
+    LetterStatus,
+    RowFitter,
+)
+from headwater.spark.runtime.arrow_schema import to_arrow
 from headwater.spark.tables.file_writer import FilesWriter
 from headwater.spark.tables.table import Landing, Table
 
@@ -35,7 +43,7 @@ KEY: Final = ("topic", "seq", "ts")
 """What a letter is known by; with its time, since a topic made anew counts from 1 again."""
 
 
-class ReplayReport(Report, frozen=True, kw_only=True):
+class LakeReplayReport(Report, frozen=True, kw_only=True):
     table: str
     replayed: int
     """Letters that are rows of the table now."""
@@ -49,7 +57,7 @@ def replay(
     options: LakeOptions,
     progress: Progress | None = None,
     clock: Clock | None = None,
-) -> ReplayReport:
+) -> LakeReplayReport:
     """Judge all dead letters that were not replayed by the options as they are now."""
     clock = clock or SystemClock()
     progress = progress or NoProgress()
@@ -81,7 +89,7 @@ def replay(
             dead.commit(landing, written[Kind.DEAD])
             replayed = sum(file.rows for file in written[Kind.MAIN])
         left = waiting - replayed
-    return ReplayReport(
+    return LakeReplayReport(
         ok=True,
         table=options.table,
         replayed=replayed,
@@ -95,8 +103,8 @@ def open_letters(spark: SparkSession, dead: Table) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     rows = spark.read.schema(from_arrow_schema(DEAD)).parquet(*dead.files())
-    replayed = rows.where(rows.status == Status.REPLAYED.value).select(*KEY)
-    return rows.where(rows.status == Status.DEAD.value).join(replayed, list(KEY), "left_anti")
+    replayed = rows.where(rows.status == LetterStatus.REPLAYED.value).select(*KEY)
+    return rows.where(rows.status == LetterStatus.DEAD.value).join(replayed, list(KEY), "left_anti")
 
 
 def _finished(spark: SparkSession, options: LakeOptions, main: Table, dead: Table) -> int:
@@ -113,7 +121,7 @@ def _finished(spark: SparkSession, options: LakeOptions, main: Table, dead: Tabl
         there = main.read(KEY)
         both = keys.join(there.cast(keys.schema), list(KEY), join_type="left semi")
         writer = FilesWriter(dead.layout(landing, ()), DEAD, uuid.uuid4().hex)
-        writer.write(Judge(DEAD, Payload.NONE, landing.batch).marked_replayed(both))
+        writer.write(RowFitter(DEAD, LakePayload.NONE, landing.batch).marked_replayed(both))
         committed(dead, landing, writer.finish())
     return in_main.batch + 1
 
@@ -123,14 +131,14 @@ def _parsed(letters: DataFrame, options: LakeOptions, shape: Shape) -> DataFrame
     from pyspark.sql.types import StringType, StructField, StructType
 
     from headwater.spark.source.ddl import parse_ddl
-    from headwater.spark.source.options import Payload as SourcePayload
+    from headwater.spark.source.options import Payload
     from headwater.spark.source.schema import envelope
 
     fields = parse_ddl(options.fields) if options.fields else StructType([])
-    plain = [field for field in envelope(SourcePayload.BINARY).fields if field.name != "gap"]
+    plain = [field for field in envelope(Payload.BINARY).fields if field.name != "gap"]
     schema = StructType([*plain, *fields.fields, StructField(INVALID, StringType())])
     rows = letters.mapInArrow(Parse(fields.json(), schema.json()), schema)
-    return with_variant(rows) if shape.payload is Payload.VARIANT else rows
+    return with_variant(rows) if shape.payload is LakePayload.VARIANT else rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""What executors do for the job `lake`: judge rows, and write files for three tables.
+"""What executors do for the job `lake`: fitter rows, and write files for three tables.
 
 A row is a record that fits the table, a record that does not, or a gap in a topic. One pass over
 the columns of a batch decides; only what does not fit is parsed one by one, for its cause.
@@ -17,7 +17,7 @@ import pyarrow.ipc
 
 from headwater.core.errors import InvariantError
 from headwater.spark.tables.file_writer import FilesWriter
-from headwater.spark.tables.table import Layout
+from headwater.spark.tables.table import FileLayout
 
 DATE: Final = "date"
 """The day of a record's ts, in UTC; a column of the table when it is partitioned by it."""
@@ -79,14 +79,14 @@ class Kind(Enum):
     GAPS = "gaps"
 
 
-class Status(Enum):
+class LetterStatus(Enum):
     """Of a dead letter. Its table only grows: that one was replayed is another row."""
 
     DEAD = "dead"
     REPLAYED = "replayed"
 
 
-class Payload(Enum):
+class LakePayload(Enum):
     """What becomes of the payload itself, beside the fields that are taken out of it."""
 
     TEXT = "text"
@@ -101,8 +101,8 @@ class LandTask:
 
     run: str
     batch: int
-    payload: Payload
-    layouts: dict[Kind, Layout]
+    payload: LakePayload
+    layouts: dict[Kind, FileLayout]
     columns: bytes
     """The main table's schema, serialized."""
     replayed: bool = False
@@ -121,11 +121,11 @@ class LandTask:
         writers = {
             kind: FilesWriter(layout, schemas[kind], name) for kind, layout in self.layouts.items()
         }
-        judge = Judge(schema, self.payload, self.batch)
+        fitter = RowFitter(schema, self.payload, self.batch)
         try:
             for batch in batches:
-                for kind, rows in judge.sorted_out(pa.Table.from_batches([batch])):
-                    self._write(writers, judge, kind, rows)
+                for kind, rows in fitter.sorted_out(pa.Table.from_batches([batch])):
+                    self._write(writers, fitter, kind, rows)
             yield _described({kind: writer.finish() for kind, writer in writers.items()})
         except BaseException:
             for writer in writers.values():
@@ -133,19 +133,19 @@ class LandTask:
             raise
 
     def _write(
-        self, writers: dict[Kind, FilesWriter], judge: Judge, kind: Kind, rows: pa.Table
+        self, writers: dict[Kind, FilesWriter], fitter: RowFitter, kind: Kind, rows: pa.Table
     ) -> None:
         if not self.replayed:
             writers[kind].write(rows)
         elif kind is Kind.MAIN:
             writers[kind].write(rows)
-            writers[Kind.DEAD].write(judge.marked_replayed(rows))
+            writers[Kind.DEAD].write(fitter.marked_replayed(rows))
 
 
-class Judge:
+class RowFitter:
     """Which rows fit the columns of a table, and why the others do not."""
 
-    def __init__(self, schema: pa.Schema, payload: Payload, batch: int) -> None:
+    def __init__(self, schema: pa.Schema, payload: LakePayload, batch: int) -> None:
         self._schema = schema
         self._payload = payload
         self._batch = batch
@@ -174,7 +174,7 @@ class Judge:
         """The rows of the dead letter table that say: this one is in the main table now."""
         count = rows.num_rows
         known = {name: rows.column(name) for name in ("topic", "seq", "ts")}
-        status = pa.repeat(pa.scalar(Status.REPLAYED.value), count)
+        status = pa.repeat(pa.scalar(LetterStatus.REPLAYED.value), count)
         batch = pa.repeat(pa.scalar(self._batch, pa.int64()), count)
         return _filled({**known, "batch": batch, "status": status}, DEAD, count)
 
@@ -186,7 +186,7 @@ class Judge:
             causes = _single(rows.column(INVALID))
         columns = []
         for field in self._schema:
-            if field.name == "data" and self._payload is not Payload.NONE:
+            if field.name == "data" and self._payload is not LakePayload.NONE:
                 column, wrong = self._payload_column(rows, field)
             elif field.name == DATE and DATE not in rows.column_names:
                 column, wrong = pc.cast(_single(rows.column("ts")), pa.date32()), None
@@ -201,9 +201,9 @@ class Judge:
 
     def _payload_column(self, rows: pa.Table, field: pa.Field) -> tuple[Any, Any]:
         raw = _single(rows.column("data"))
-        if self._payload is Payload.BINARY:
+        if self._payload is LakePayload.BINARY:
             return raw, None
-        if self._payload is Payload.TEXT:
+        if self._payload is LakePayload.TEXT:
             return as_text(raw)
         parsed = _single(rows.column(VARIANT))
         wrong = pc.and_(pc.is_null(parsed), pc.is_valid(raw))
@@ -218,7 +218,7 @@ class Judge:
         known["raw"] = rows.column("data")
         known["cause"] = causes
         known["batch"] = pa.repeat(pa.scalar(self._batch, pa.int64()), count)
-        known["status"] = pa.repeat(pa.scalar(Status.DEAD.value), count)
+        known["status"] = pa.repeat(pa.scalar(LetterStatus.DEAD.value), count)
         return _filled(known, DEAD, count)
 
     def _gaps(self, rows: pa.Table) -> pa.Table:

@@ -25,13 +25,13 @@ from headwater.recovery.topics.survey import access_error, list_directory
 
 
 @dataclass(frozen=True, slots=True)
-class LogDirectory:
+class JobLog:
     wal: PurePath
     data: PurePath | None
     """The data directory around it; None for a log that stands alone."""
 
 
-def find_logs(disk: Disk, path: PurePath) -> list[LogDirectory]:
+def find_logs(disk: Disk, path: PurePath) -> list[JobLog]:
     """The logs at a path, or an error that says what may be there."""
     try:
         if not disk.is_directory(path):
@@ -52,15 +52,15 @@ def find_logs(disk: Disk, path: PurePath) -> list[LogDirectory]:
     return several
 
 
-def _log_at(disk: Disk, path: PurePath) -> LogDirectory | None:
+def _log_at(disk: Disk, path: PurePath) -> JobLog | None:
     names = list_directory(disk, path)
     if WAL_DIRECTORY in names and disk.is_directory(path / WAL_DIRECTORY):
-        return LogDirectory(path / WAL_DIRECTORY, path)
+        return JobLog(path / WAL_DIRECTORY, path)
     if not any(map(_is_log_name, names)):
         return None
     if path.name == WAL_DIRECTORY and disk.exists(path.parent / LOCK_NAME):
-        return LogDirectory(path, path.parent)
-    return LogDirectory(path, None)
+        return JobLog(path, path.parent)
+    return JobLog(path, None)
 
 
 def _is_log_name(name: str) -> bool:

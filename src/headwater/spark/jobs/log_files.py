@@ -1,6 +1,6 @@
 """One log file as one item of work: surveyed, noted, and cut into the rows of each topic.
 
-What a file says of a topic is one `TopicRows` for each run that wrote into it: where its records
+What a file says of a topic is one `LoggedRows` for each run that wrote into it: where its records
 lie, as columns, and the control frames between them. Payloads are never copied: a task that needs
 one maps the file. A stretch has an order, and taking stretches by it gives every topic its own
 order back, over files, shards and restarts, as a replay does.
@@ -84,7 +84,7 @@ class Control(NamedTuple):
 
 
 @dataclass(slots=True)
-class TopicRows:
+class LoggedRows:
     """One topic in one stretch of the log: its records as columns, in the order of the log."""
 
     topic_id: int
@@ -97,9 +97,9 @@ class TopicRows:
     flags: NDArray[numpy.uint8]
     controls: list[Control] = field(default_factory=list)
 
-    def part(self, start: int, end: int) -> TopicRows:
+    def part(self, start: int, end: int) -> LoggedRows:
         """Some of the records, without what stands between them."""
-        return TopicRows(
+        return LoggedRows(
             self.topic_id,
             self.order,
             self.path,
@@ -158,7 +158,7 @@ class FileJob:
 class ScannedFile:
     survey: FileSurvey
     notes: list[tuple[Order, dict[int, TopicNotes]]] = field(default_factory=list)
-    rows: list[TopicRows] = field(default_factory=list)
+    rows: list[LoggedRows] = field(default_factory=list)
     ends_in_zeros: bool = True
     """Nothing but zeros behind the last whole group."""
     routing: bool = False
@@ -320,9 +320,9 @@ def _positioned(between: list[tuple[int, Any]], appended: NDArray[numpy.int64]) 
     return [Control(at, what) for at, (_, what) in zip(positions, between, strict=True)]
 
 
-def _topic_rows(table: FrameTable, stretch: _Stretch, order: Order, path: PurePath) -> TopicRows:
+def _topic_rows(table: FrameTable, stretch: _Stretch, order: Order, path: PurePath) -> LoggedRows:
     rows = stretch.rows[table.type[stretch.rows] == _APPEND]
-    return TopicRows(
+    return LoggedRows(
         stretch.topic_id,
         order,
         str(path),

@@ -62,7 +62,7 @@ class LiveState(NamedTuple):
     instances: Sequence[LiveInstance]
 
 
-class Machines(Protocol):
+class LiveMachines(Protocol):
     """What a client of a server and an open database both have."""
 
     def wal_stats(self) -> Any: ...
@@ -74,13 +74,13 @@ class Machines(Protocol):
     def get_instance(self, instance_id: str) -> Any: ...
 
 
-def live_state(machines: Machines) -> LiveState:
+def live_state(machines: LiveMachines) -> LiveState:
     """Everything there is now; what comes and goes meanwhile may be missing."""
     end = machines.wal_stats().current_offset
     return LiveState(end, list(_instances(machines)))
 
 
-def _instances(machines: Machines) -> Iterator[LiveInstance]:
+def _instances(machines: LiveMachines) -> Iterator[LiveInstance]:
     seen: set[str] = set()
     offset, more = 0, True
     while more:

@@ -19,7 +19,7 @@ import pyarrow as pa
 from headwater.core.errors import DamageError, FormatError, RequestError, UnavailableError
 from headwater.core.units import MS_PER_S
 from headwater.disk import Disk, PosixDisk
-from headwater.format.machines.entry import MAGIC_BYTES, EntryType, decode_entry
+from headwater.format.machines.entry import MAGIC_BYTES, decode_entry
 from headwater.format.machines.names import (
     MACHINES_DIRECTORY,
     SNAPSHOTS_DIRECTORY,
@@ -27,6 +27,7 @@ from headwater.format.machines.names import (
     segment_of,
     within_segment,
 )
+from headwater.recovery.history.machines import OF_INSTANCES, about
 from headwater.recovery.machines.segment import MachineScan, scan_machine_segment
 from headwater.recovery.machines.snapshot import load_machine_snapshot
 from headwater.recovery.machines.survey import MachineSurvey, begin_survey
@@ -49,9 +50,6 @@ ROWS_DDL: Final = (
 )
 FROM_SNAPSHOT: Final = 0
 """In place of an entry's type: the body is an instance as a snapshot has it."""
-_ABOUT_INSTANCES: Final = frozenset(
-    {EntryType.CREATE_INSTANCE, EntryType.APPLY_EVENT, EntryType.DELETE_INSTANCE}
-)
 _BATCH_ROWS: Final = 4_096
 _EVER: Final = 2**63 - 1
 _SCANS_MAX: Final = 3
@@ -77,14 +75,6 @@ class MachineLogView:
     """Behind the last entry that counts."""
     snapshot: str | None
     entries: int
-
-
-class _About(msgspec.Struct):
-    instance_id: str
-    at: int
-
-
-_about: Final = msgspec.json.Decoder(_About).decode
 
 
 def view_machine_log(
@@ -217,9 +207,9 @@ def split_rows(disk: Disk, split: MachineSplit) -> Iterator[tuple[str, int, int,
             entry = decode_entry(contents, at, size)
         except FormatError as error:  # changed since it was scanned
             raise DamageError(error.reason, path=split.path, offset=at) from error
-        if entry.kind in _ABOUT_INSTANCES:
-            about = _about(entry.payload)
-            if about.at <= split.at_max:
+        if entry.kind in OF_INSTANCES:
+            told = about(entry.payload)
+            if told.at <= split.at_max:
                 here = global_offset(split.segment, at)
-                yield about.instance_id, here, int(entry.kind), entry.payload
+                yield told.instance_id, here, int(entry.kind), entry.payload
         at += entry.size

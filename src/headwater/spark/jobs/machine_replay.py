@@ -7,6 +7,7 @@ difference is reported; what changed meanwhile is counted and is no difference.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import PurePath
@@ -19,10 +20,9 @@ from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.disk import PosixDisk
-from headwater.format.machines.bodies import ApplyEvent, CreateInstance, decode_body
-from headwater.format.machines.entry import EntryType, MachineEntry
+from headwater.format.machines.entry import EntryType
 from headwater.model.machines.instance import Instance
-from headwater.model.machines.instance_changes import created_instance, replayed_event
+from headwater.recovery.history.machines import MachineFold, MachineSink
 from headwater.spark.jobs.job import NoProgress, Progress, Report
 from headwater.spark.jobs.machine_check import Checked, Difference, LiveState, check_against
 from headwater.spark.jobs.machine_log import (
@@ -197,32 +197,39 @@ def _fold_batches(as_of: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.
 
 def fold(rows: Iterable[tuple[str, int, int, bytes]], as_of: int) -> Iterator[tuple[Any, ...]]:
     """Rows in the order of instance and log become one row for each instance."""
-    now: Instance | None = None
-    deleted = False
-    for name, offset, kind, payload in rows:
-        if now is not None and now.id != name:
-            yield _row(now, deleted, as_of)
-            now, deleted = None, False
-        if kind == FROM_SNAPSHOT:
-            now = msgspec.msgpack.decode(payload, type=Instance)
-            continue
-        body = decode_body(MachineEntry(EntryType(kind), False, 0, payload, 0))
-        if isinstance(body, CreateInstance):
-            now, deleted = created_instance(body, offset, body.machine, body.state), False
-        elif isinstance(body, ApplyEvent):
-            before = None if deleted else now
-            now = replayed_event(body, offset, before, body.machine, body.to_state)
-            deleted = False
-        elif now is not None:
-            now = msgspec.structs.replace(now, last_wal_offset=offset, updated_at=_at(body))
-            deleted = True
-    if now is not None:
-        yield _row(now, deleted, as_of)
+    for _, entries in itertools.groupby(rows, key=_name_of):
+        yield from _OneInstance().rows(entries, as_of)
 
 
-def _at(body: Any) -> int:
-    at: int = body.at
-    return at
+class _OneInstance(MachineSink):
+    """The tables of a fold over the entries about a single instance, and a row of what they say.
+    Definitions are not among its entries: it needs none."""
+
+    def __init__(self) -> None:
+        self._instances: dict[str, Instance] = {}
+        self._deleted: Instance | None = None
+        """The last one of this id, if it was deleted."""
+        self._fold = MachineFold({}, self._instances, self)
+
+    def rows(
+        self, entries: Iterable[tuple[str, int, int, bytes]], as_of: int
+    ) -> Iterator[tuple[Any, ...]]:
+        for name, offset, kind, payload in entries:
+            if kind == FROM_SNAPSHOT:
+                self._instances[name] = msgspec.msgpack.decode(payload, type=Instance)
+            else:
+                self._fold.take(EntryType(kind), payload, offset)
+        for instance in self._instances.values():
+            yield _row(instance, False, as_of)
+        if self._deleted is not None and not self._instances:
+            yield _row(self._deleted, True, as_of)
+
+    def deleted(self, before: Instance, offset: int, at: int) -> None:
+        self._deleted = msgspec.structs.replace(before, last_wal_offset=offset, updated_at=at)
+
+
+def _name_of(row: tuple[str, int, int, bytes]) -> str:
+    return row[0]
 
 
 def _row(instance: Instance, deleted: bool, as_of: int) -> tuple[Any, ...]:

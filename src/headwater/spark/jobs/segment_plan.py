@@ -25,7 +25,7 @@ from headwater.format.segment import (
 )
 from headwater.format.snapshot import KeyMeta, TopicMeta
 from headwater.recovery.topics.catalog import KnownTopic
-from headwater.spark.jobs.log_files import TopicRows
+from headwater.spark.jobs.log_files import LoggedRows
 from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.topic_replay import Counts, Place, TopicReplay
 from headwater.store.appender import is_full, room_for
@@ -49,7 +49,7 @@ class Base:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class FrameSource:
     """Records behind each other in one log file; no path for dead ones that are in none."""
 
     path: str | None
@@ -63,7 +63,7 @@ class SegmentItem:
     base: Base | None
     entries: Entries
     """Of the records behind the base: lengths, times and which are dead. Offsets are not set."""
-    sources: tuple[Source, ...] = ()
+    sources: tuple[FrameSource, ...] = ()
 
     @property
     def is_cold(self) -> bool:
@@ -77,7 +77,7 @@ class SegmentItem:
 
 
 @dataclass(frozen=True, slots=True)
-class TopicTask:
+class PlanTask:
     """One topic to be planned, and what that needs to know."""
 
     known: KnownTopic
@@ -97,7 +97,7 @@ class TopicPlan:
     items: list[SegmentItem] = field(default_factory=list)
 
 
-def plan_topic(disk: Disk, task: TopicTask, history: list[TopicRows]) -> TopicPlan:
+def plan_topic(disk: Disk, task: PlanTask, history: list[LoggedRows]) -> TopicPlan:
     """What a full checkpoint of the topic would leave on the disk, as work to do."""
     known = task.known
     files, findings = _files(disk, task)
@@ -118,7 +118,7 @@ def plan_topic(disk: Disk, task: TopicTask, history: list[TopicRows]) -> TopicPl
     return _Planner(task, replayed).plan()
 
 
-def _files(disk: Disk, task: TopicTask) -> tuple[TopicFiles | None, list[RecordDamage]]:
+def _files(disk: Disk, task: PlanTask) -> tuple[TopicFiles | None, list[RecordDamage]]:
     findings: list[RecordDamage] = []
     if task.directory is None:
         return None, findings
@@ -147,7 +147,7 @@ def _copy(topic_id: int, base: Base) -> SegmentItem:
 
 
 class _Planner:
-    def __init__(self, task: TopicTask, replayed: TopicReplay) -> None:
+    def __init__(self, task: PlanTask, replayed: TopicReplay) -> None:
         self._task = task
         self._replayed = replayed
         self._topic_id = task.known.topic_id
@@ -268,12 +268,12 @@ class _Sources:
         self._at = 0
         self._skipped = max(first_seq - self._places[0].first_seq, 0) if self._places else 0
 
-    def take(self, count: int) -> tuple[Source, ...]:
-        taken: list[Source] = []
+    def take(self, count: int) -> tuple[FrameSource, ...]:
+        taken: list[FrameSource] = []
         while count:
             place = self._places[self._at]
             offsets = place.offsets[self._skipped : self._skipped + count]
-            taken.append(Source(place.path, offsets))
+            taken.append(FrameSource(place.path, offsets))
             count -= len(offsets)
             self._skipped += len(offsets)
             if self._skipped == len(place.offsets):

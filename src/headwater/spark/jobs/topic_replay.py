@@ -39,10 +39,15 @@ from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
 from headwater.recovery.history.contents import ContentSink, TopicHistory
 from headwater.recovery.history.floors import Deletion
+from headwater.recovery.history.losses import (
+    lose_ephemeral,
+    may_lose_ephemeral,
+    reserved_seqs,
+)
 from headwater.recovery.topics.catalog import KnownTopic
 from headwater.recovery.topics.rows import entries_in_log
 from headwater.recovery.topics.stored_topic import load_log
-from headwater.spark.jobs.log_files import TopicRows
+from headwater.spark.jobs.log_files import LoggedRows
 from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.tag_table import Tagged, TagTable
 from headwater.store.checked_reads import RecordDamage
@@ -76,7 +81,7 @@ class Counts:
 
 
 @dataclass(slots=True)
-class TopicReplay(ContentSink[TopicRows]):
+class TopicReplay(ContentSink[LoggedRows]):
     known: KnownTopic
     files: TopicFiles | None
     """The topic's segments; None when there is only the log."""
@@ -101,10 +106,10 @@ class TopicReplay(ContentSink[TopicRows]):
     """The run in which it was reserved; 0 when the snapshot tells of it."""
     logged_upto: int | None = None
     """For a class that is not logged, at the end: the last seq that was in the log all the same."""
-    _history: TopicHistory[TopicRows] = field(init=False)
+    _history: TopicHistory[LoggedRows] = field(init=False)
     _run: int = 0
     """The run of the log that is replayed."""
-    _rows: list[TopicRows] = field(default_factory=list)
+    _rows: list[LoggedRows] = field(default_factory=list)
     _tags: TagTable | None = None
 
     def __post_init__(self) -> None:
@@ -136,7 +141,7 @@ class TopicReplay(ContentSink[TopicRows]):
         last = self.segments[-1] if self.segments else None
         return None if last is None or last.sealed else last
 
-    def replay(self, history: Iterable[TopicRows]) -> None:
+    def replay(self, history: Iterable[LoggedRows]) -> None:
         """Everything the log has of the topic, by the order of its stretches."""
         self._rows = sorted(history, key=lambda rows: rows.order)
         for rows in self._rows:
@@ -153,17 +158,18 @@ class TopicReplay(ContentSink[TopicRows]):
         """What a start concludes: seqs that will never have a record, then caps and ages."""
         settings = self.log.settings
         self._give_back(None)
-        if not settings.durability.is_logged or self._history.was_ephemeral:
-            self._lose_ephemeral()
-        if settings.durability is Durability.DISK and self.ceiling > self.log.visible_seq:
-            self._fill(self.ceiling, self.last_ts, lost=True)
+        if may_lose_ephemeral(settings, was_ephemeral=self._history.was_ephemeral):
+            self.logged_upto = None if settings.durability.is_logged else self.log.visible_seq
+            lose_ephemeral(self, self.known.stored.head_seq)
+        if reserved_seqs(self.log, self.ceiling):
+            self.lose(self.ceiling, logged=True)
         self.log.evict(now_ms)
         if self.leases is not None:
             self.leases.keep(self.log.index.is_live)
 
     # -- records
 
-    def _take(self, rows: TopicRows, start: int, end: int) -> None:
+    def _take(self, rows: LoggedRows, start: int, end: int) -> None:
         if start == end:
             return
         some = rows.part(start, end)
@@ -181,7 +187,7 @@ class TopicReplay(ContentSink[TopicRows]):
     def head_seq(self) -> int:
         return self.log.visible_seq
 
-    def append(self, rows: TopicRows, start: int, end: int) -> None:
+    def append(self, rows: LoggedRows, start: int, end: int) -> None:
         some = rows.part(start, end)
         self.log.load_entries(entries_in_log(some.sizes, some.ts, some.flags))
         self.last_ts = max(self.last_ts, int(some.ts[-1]))
@@ -202,17 +208,11 @@ class TopicReplay(ContentSink[TopicRows]):
         if logged:
             self.places.append(Place(first, None, numpy.zeros(upto_seq + 1 - first, numpy.int64)))
 
-    def _lose_ephemeral(self) -> None:
-        log, head = self.log, self.known.stored.head_seq
-        is_logged = log.settings.durability.is_logged
-        self.logged_upto = None if is_logged else log.visible_seq
-        if head <= log.visible_seq:
-            return
-        if log.count:
-            self._fill(head, self.last_ts, lost=True, logged=is_logged)
-            return
-        self.log = TopicLog(log.settings, log.epoch, head + 1)
-        self.log.restore_floors(head + 1, head + 1, log.losses | Loss.LOST_TAIL)
+    def lose(self, upto_seq: int, *, logged: bool) -> None:
+        self._fill(upto_seq, self.last_ts, lost=True, logged=logged)
+
+    def begin_anew(self, log: TopicLog) -> None:
+        self.log = log
         self.places.clear()
 
     # -- control frames

@@ -49,7 +49,7 @@ class VerifyOptions(msgspec.Struct, frozen=True, kw_only=True):
     """Its cold tier, if it has one: a directory or the URL of an object store."""
 
 
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
+class VerifyFinding(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     offset: int | None
     kind: str
@@ -59,7 +59,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     or it does no harm."""
 
 
-class VerifyReport(Report, frozen=True, kw_only=True):
+class VerifyJobReport(Report, frozen=True, kw_only=True):
     source: str
     log_files: int
     groups: int
@@ -76,13 +76,13 @@ class VerifyReport(Report, frozen=True, kw_only=True):
     machine_segments: int = 0
     machine_entries: int = 0
     problems: int
-    findings: tuple[Finding, ...]
+    findings: tuple[VerifyFinding, ...]
     seconds: float
 
 
 def run(
     spark: SparkSession, options: VerifyOptions, progress: Progress | None = None
-) -> VerifyReport:
+) -> VerifyJobReport:
     """Verify with the tasks of a session."""
     with tasks_shown(spark, progress):
         return verify(PosixDisk(), SystemClock(), SparkMap(spark), options, progress)
@@ -94,7 +94,7 @@ def verify(
     map_all: MapAll,
     options: VerifyOptions,
     progress: Progress | None = None,
-) -> VerifyReport:
+) -> VerifyJobReport:
     """The same with any way to map a function over items."""
     directory = PurePath(options.path)
     began_us = clock.monotonic_us()
@@ -134,11 +134,11 @@ def _refuse_other_directories(disk: Disk, directory: PurePath, cold: str | None)
         )
 
 
-def _findings(scan: DirectoryScan) -> Iterator[Finding]:
+def _findings(scan: DirectoryScan) -> Iterator[VerifyFinding]:
     for finding in scan.wal.findings:
         if finding.path.name == PREPARED_NAME:
             continue  # made ahead by an owner that runs or was killed; a start does not trust it
-        yield Finding(
+        yield VerifyFinding(
             file=str(finding.path),
             offset=finding.offset,
             kind=_LOG_KINDS[finding.action],
@@ -146,7 +146,7 @@ def _findings(scan: DirectoryScan) -> Iterator[Finding]:
             bad=finding.action.refuses,
         )
     for fault in scan.all_faults():
-        yield Finding(
+        yield VerifyFinding(
             file=str(fault.path),
             offset=fault.offset,
             kind=fault.kind.value,
@@ -156,11 +156,11 @@ def _findings(scan: DirectoryScan) -> Iterator[Finding]:
 
 
 def _report(
-    options: VerifyOptions, scan: DirectoryScan, findings: list[Finding], seconds: float
-) -> VerifyReport:
+    options: VerifyOptions, scan: DirectoryScan, findings: list[VerifyFinding], seconds: float
+) -> VerifyJobReport:
     problems = Counter(finding.bad for finding in findings)[True]
     files = [file for shard in scan.wal.shards for file in shard.files]
-    return VerifyReport(
+    return VerifyJobReport(
         ok=not problems,
         source=options.path,
         log_files=len(files),

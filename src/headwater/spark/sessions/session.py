@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from headwater.core.errors import RequestError
 from headwater.core.units import GIB, MIB
 from headwater.disk.cache import cache_directory, make_directories, read_cached, write_cached
-from headwater.spark.sessions import fork_server
+from headwater.spark.runtime import fork_server
 from headwater.spark.sessions.class_archive import find_archive, options_to_use
 from headwater.spark.sessions.java import Java, find_java, with_launcher
 from headwater.spark.sessions.master import Master, parse_master
@@ -140,8 +140,8 @@ def start(
 
 def register(spark: SparkSession) -> None:
     """Make the session know the formats "headwater" and "headwater-table"."""
-    from headwater.spark.sessions.optimizations import optimize
-    from headwater.spark.sessions.planner_processes import end_lookup
+    from headwater.spark.runtime.optimizations import optimize
+    from headwater.spark.runtime.planner_processes import end_lookup
     from headwater.spark.source.data_source import source_class
     from headwater.spark.tables.sink import TableDataSource
 

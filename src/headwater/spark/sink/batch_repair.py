@@ -24,9 +24,9 @@ from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import TopicNotFoundError, UnavailableError, WriteUncertainError
 from headwater.core.records import Record
 from headwater.spark.sink.chunks import Chunker, Mark, row_digests, without_mark
-from headwater.spark.sink.ledger import CLAIM, Ledger, WriteTask
+from headwater.spark.sink.ledger import CLAIM, SinkLedger, WriteTask
 from headwater.spark.sink.mark_scan import find_marks
-from headwater.spark.sink.sender import FENCE_MS, Sender, check_run
+from headwater.spark.sink.sender import FENCE_MS, ChunkSender, check_run
 
 if TYPE_CHECKING:
     from headwater.client import Client
@@ -50,11 +50,11 @@ class BatchRepair:
         self._task = replace(task, partition=f"{REPAIR}-{task.run}")
         self._clock = clock
         self._options = options
-        self._ledger = Ledger(client, topic, task.writer)
+        self._ledger = SinkLedger(client, topic, task.writer)
 
     def write_missing(self, texts: Iterable[Any]) -> int:
         """Write those rows that are not in the topic; gives how many."""
-        sender = Sender(
+        sender = ChunkSender(
             self._client,
             self._topic,
             self._task,

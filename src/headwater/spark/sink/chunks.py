@@ -71,7 +71,7 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Chunk:
+class SinkChunk:
     number: int
     parts: tuple[Any, ...]
 
@@ -132,7 +132,7 @@ class Chunker:
         self._bytes = 0
         self._number = 0
 
-    def add(self, texts: Any) -> Iterator[Chunk]:
+    def add(self, texts: Any) -> Iterator[SinkChunk]:
         while len(texts):
             fitting = self._fitting(texts)
             if fitting:
@@ -141,7 +141,7 @@ class Chunker:
             if len(texts) or self._count == self._records_most:
                 yield self._cut()  # by count at once, by bytes when the next row shows it
 
-    def rest(self) -> Iterator[Chunk]:
+    def rest(self) -> Iterator[SinkChunk]:
         if self._count:
             yield self._cut()
 
@@ -158,8 +158,8 @@ class Chunker:
         self._count += len(texts)
         self._bytes += len(raw_bytes(texts))
 
-    def _cut(self) -> Chunk:
-        chunk = Chunk(self._number, tuple(self._parts))
+    def _cut(self) -> SinkChunk:
+        chunk = SinkChunk(self._number, tuple(self._parts))
         self._number += 1
         self._parts, self._count, self._bytes = [], 0, 0
         return chunk

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 
 from headwater.core.clock import SystemClock
 from headwater.core.errors import HeadwaterError
-from headwater.spark.sessions.task_context import micro_batch, task_context
+from headwater.spark.runtime.task_context import micro_batch, task_context
 from headwater.spark.sink.options import SinkOptions, sink_options
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def batch_writer(
     options: Mapping[str, str], schema: StructType, overwrite: bool
 ) -> DataSourceArrowWriter:
     """The writer of `df.write`: made once on the driver and sent to every task."""
-    return BatchWriter(sink_options(options, schema, overwrite=overwrite))
+    return TopicBatchWriter(sink_options(options, schema, overwrite=overwrite))
 
 
 def stream_writer(
@@ -52,7 +52,7 @@ class TaskDone(WriterCommitMessage):
     part: TaskPart
 
 
-class BatchWriter(DataSourceArrowWriter):
+class TopicBatchWriter(DataSourceArrowWriter):
     """A batch write is batch 0 of a writer that is named by its write id."""
 
     def __init__(self, options: SinkOptions) -> None:

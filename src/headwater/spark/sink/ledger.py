@@ -51,7 +51,7 @@ class WriteTask:
         return f"{self.writer}/{self.batch}/{self.partition}"
 
 
-class Entry(msgspec.Struct, frozen=True):
+class LedgerEntry(msgspec.Struct, frozen=True):
     """One record of the ledger."""
 
     kind: str
@@ -66,10 +66,10 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 _GIVEN: Final = ("seq", "ts")
-_entries = msgspec.json.Decoder(Entry)
+_entries = msgspec.json.Decoder(LedgerEntry)
 
 
-class Ledger:
+class SinkLedger:
     def __init__(self, client: Client, topic: str, writer: str) -> None:
         self._client = client
         self._writer = writer
@@ -77,7 +77,7 @@ class Ledger:
 
     def add(self, kind: str, task: WriteTask, head: int = 0) -> int:
         """Write an entry; gives its seq."""
-        entry = Entry(kind, task.query, task.run, task.batch, task.partition, head)
+        entry = LedgerEntry(kind, task.query, task.run, task.batch, task.partition, head)
         data = {
             key: value for key, value in msgspec.to_builtins(entry).items() if key not in _GIVEN
         }
@@ -85,9 +85,9 @@ class Ledger:
         written = self._client.append(self.name, record, settings={"durability": "fsync"})
         return written.first_seq
 
-    def entries(self, batch: int | None = None) -> list[Entry]:
+    def entries(self, batch: int | None = None) -> list[LedgerEntry]:
         """The entries of this writer, oldest first: of one batch, or all."""
-        entries: list[Entry] = []
+        entries: list[LedgerEntry] = []
         cursor = 0
         only = "" if batch is None else f"{batch}/"
         match = ["tag", "Glob", f"{self._writer}/{only}*"]
@@ -112,10 +112,10 @@ def ledger_name(topic: str) -> str:
     return topic + LEDGER_SUFFIX
 
 
-def of_batch(entries: Sequence[Entry], batch: int) -> list[Entry]:
+def of_batch(entries: Sequence[LedgerEntry], batch: int) -> list[LedgerEntry]:
     return [entry for entry in entries if entry.batch == batch]
 
 
-def _entry(record: Record) -> Entry:
+def _entry(record: Record) -> LedgerEntry:
     entry = _entries.decode(record.data_json)
     return msgspec.structs.replace(entry, seq=record.seq, ts=record.ts)

@@ -56,11 +56,11 @@ class SinkOptions:
     app_id: str | None
     trust: bool
     """A run that follows another of the same batch has the same rows in the same partitions."""
-    columns: Columns
+    columns: SinkColumns
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class SinkColumns:
     """Which column of a row becomes what."""
 
     topic: str | None
@@ -138,7 +138,7 @@ def _check_names(given: Mapping[str, str]) -> None:
             )
 
 
-def _columns(schema: StructType, *, topic_given: bool) -> Columns:
+def _columns(schema: StructType, *, topic_given: bool) -> SinkColumns:
     names = schema.fieldNames()
     has: Callable[[str], str | None] = lambda name: name if name in names else None  # noqa: E731
     topic = None if topic_given else TOPIC_COLUMN
@@ -154,7 +154,7 @@ def _columns(schema: StructType, *, topic_given: bool) -> Columns:
     else:
         fields = tuple(name for name in names if name not in {"tag", "node", "meta", topic})
     gap = has("gap") if "data" in names else None
-    return Columns(topic, has("data"), has("tag"), has("node"), has("meta"), gap, fields)
+    return SinkColumns(topic, has("data"), has("tag"), has("node"), has("meta"), gap, fields)
 
 
 def _whole_number(given: Mapping[str, str], name: str, default: int, most: int) -> int:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError, RecordTooLargeError
 from headwater.spark.sink.json_columns import is_variant, json_objects, json_texts, quoted
-from headwater.spark.sink.options import Columns, check_sink_topic
+from headwater.spark.sink.options import SinkColumns, check_sink_topic
 
 MARK: Final = "$sink"
 """The key in a record's meta that says which chunk begins here."""
@@ -39,10 +39,10 @@ class TopicRows:
     """A string array, one text for each row."""
 
 
-class Rows:
+class RowEncoder:
     """Turns record batches into texts by topic, and knows where it stands for its errors."""
 
-    def __init__(self, columns: Columns, topic: str | None, partition: str) -> None:
+    def __init__(self, columns: SinkColumns, topic: str | None, partition: str) -> None:
         self._columns = columns
         self._topic = topic
         self._partition = partition

@@ -39,8 +39,16 @@ from headwater.core.errors import (
     TopicNotFoundError,
     WriteUncertainError,
 )
-from headwater.spark.sink.chunks import Chunk, Mark
-from headwater.spark.sink.ledger import CLAIM, DIFFERS, DONE, Entry, Ledger, WriteTask, of_batch
+from headwater.spark.sink.chunks import Mark, SinkChunk
+from headwater.spark.sink.ledger import (
+    CLAIM,
+    DIFFERS,
+    DONE,
+    LedgerEntry,
+    SinkLedger,
+    WriteTask,
+    of_batch,
+)
 from headwater.spark.sink.mark_scan import find_marks, mark_of
 
 if TYPE_CHECKING:
@@ -74,7 +82,7 @@ class Standing:
     """When this run of the batch began, by the server's clock."""
 
 
-class Sender:
+class ChunkSender:
     """One task's chunks into one topic."""
 
     def __init__(
@@ -93,7 +101,7 @@ class Sender:
         self._clock = clock
         self._durability = durability
         self._trust = trust
-        self._ledger = Ledger(client, topic, task.writer)
+        self._ledger = SinkLedger(client, topic, task.writer)
         self._written: dict[int, Mark] = {}
         self._alone = True
         self._from_seq = 0
@@ -130,7 +138,7 @@ class Sender:
             run_ts=run[0].ts,
         )
 
-    def send(self, chunk: Chunk) -> None:
+    def send(self, chunk: SinkChunk) -> None:
         """Have this chunk in the topic: once."""
         mark = self._mark(chunk)
         started_us = self._clock.monotonic_us()
@@ -159,7 +167,7 @@ class Sender:
                 self.sent += 1
             return
 
-    def _append(self, chunk: Chunk, mark: Mark) -> Appended:
+    def _append(self, chunk: SinkChunk, mark: Mark) -> Appended:
         settings = None if self._durability is None else {"durability": self._durability}
         return self._client.append(
             self._topic, chunk.body(mark), idempotency_key=mark.key, settings=settings
@@ -189,13 +197,13 @@ class Sender:
                 self._written[mark.number] = mark
             self._from_seq = seq + mark.count - 1
 
-    def _claims(self, batch: list[Entry]) -> list[Entry]:
+    def _claims(self, batch: list[LedgerEntry]) -> list[LedgerEntry]:
         partition = self._task.partition
         return [entry for entry in batch if entry.kind == CLAIM and entry.partition == partition]
 
     # -- what is under a key
 
-    def _mark(self, chunk: Chunk) -> Mark:
+    def _mark(self, chunk: SinkChunk) -> Mark:
         task = self._task
         return Mark(
             self._topic,
@@ -252,7 +260,7 @@ class Sender:
         return state.head_seq, window_ms
 
 
-def check_run(topic: str, task: WriteTask, batch: list[Entry]) -> None:
+def check_run(topic: str, task: WriteTask, batch: list[LedgerEntry]) -> None:
     """Refuse to go on when a later run of the batch has begun."""
     runs = list(dict.fromkeys(entry.run for entry in batch if entry.kind == CLAIM))
     if runs[-1:] != [task.run]:
@@ -262,7 +270,7 @@ def check_run(topic: str, task: WriteTask, batch: list[Entry]) -> None:
         )
 
 
-def check_name(topic: str, task: WriteTask, entries: list[Entry]) -> None:
+def check_name(topic: str, task: WriteTask, entries: list[LedgerEntry]) -> None:
     """Refuse a checkpoint that is not the one this writer's earlier batches came from."""
     others = {entry.query for entry in entries} - {task.query}
     if others:

@@ -13,11 +13,11 @@ from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
 from headwater.core.units import MIB
 from headwater.spark.sink.batch_repair import BatchRepair
-from headwater.spark.sink.chunks import Chunk, Chunker
-from headwater.spark.sink.ledger import DONE, Ledger, WriteTask
+from headwater.spark.sink.chunks import Chunker, SinkChunk
+from headwater.spark.sink.ledger import DONE, SinkLedger, WriteTask
 from headwater.spark.sink.options import SinkOptions
-from headwater.spark.sink.rows import Rows, raw_bytes
-from headwater.spark.sink.sender import Sender, Standing
+from headwater.spark.sink.rows import RowEncoder, raw_bytes
+from headwater.spark.sink.sender import ChunkSender, Standing
 
 if TYPE_CHECKING:
     from headwater.client import Client
@@ -54,7 +54,7 @@ def write_rows(
     clock: Clock,
 ) -> TaskPart:
     """Everything one task has to write. Topics are claimed when their first row comes."""
-    rows = Rows(options.columns, options.topic, task.partition)
+    rows = RowEncoder(options.columns, options.topic, task.partition)
     writers: dict[str, TopicWriter] = {}
     for batch in batches:
         for part in rows.texts(batch):
@@ -73,7 +73,7 @@ class TopicWriter:
     def __init__(
         self, client: Client, options: SinkOptions, topic: str, task: WriteTask, clock: Clock
     ) -> None:
-        self._sender = Sender(
+        self._sender = ChunkSender(
             client, topic, task, clock, durability=options.durability, trust=options.trust
         )
         self._chunker = Chunker(options.batch_records, options.batch_bytes)
@@ -100,7 +100,7 @@ class TopicWriter:
             self._standing.claimed_seq, self._rows, sender.sent, sender.skipped, staged
         )
 
-    def _send(self, chunks: Iterator[Chunk]) -> None:
+    def _send(self, chunks: Iterator[SinkChunk]) -> None:
         for chunk in chunks:
             self._sender.send(chunk)
 
@@ -140,7 +140,7 @@ def finish_write(
         if staged:
             repair = BatchRepair(client, topic, task, clock, options)
             repair.write_missing(text for packed in staged for text in _unpacked(packed))
-        ledger = Ledger(client, topic, task.writer)
+        ledger = SinkLedger(client, topic, task.writer)
         forget = min(done.claimed_seq for _, done in of_topic)
         if is_last and keep_done:
             forget = ledger.add(DONE, task)

@@ -12,12 +12,12 @@ import pyarrow
 from headwater.core.errors import InvalidPayloadError
 from headwater.spark.source.fields import FieldParser, Parsed
 from headwater.spark.source.options import Invalid, Payload
-from headwater.spark.source.schema import GAP, INVALID_COLUMN, Columns
-from headwater.wire.frame_rows import Column, RecordRows, integers, repeated, timestamps
+from headwater.spark.source.schema import GAP, INVALID_COLUMN, SourceColumns
+from headwater.wire.frame_rows import Column, RecordColumns, integers, repeated, timestamps
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class LostSeqs:
     """Records that are lost, both ends included; the end may be unknown."""
 
     gap_from: int
@@ -33,7 +33,7 @@ class Gap:
 class Assembler:
     """Made on the executor, for one task."""
 
-    def __init__(self, columns: Columns, invalid: Invalid) -> None:
+    def __init__(self, columns: SourceColumns, invalid: Invalid) -> None:
         self._columns = columns
         self._invalid = invalid
         self._schema = columns.arrow()
@@ -46,7 +46,7 @@ class Assembler:
             return {}
         return {name: position for position, name in enumerate(self._columns.fields.fieldNames())}
 
-    def batch(self, topic: str, rows: RecordRows) -> Any:
+    def batch(self, topic: str, rows: RecordColumns) -> Any:
         parsed, fields = self._parse(topic, rows)
         made: dict[str, Column] = dict(fields)
         for field in self._schema:
@@ -55,7 +55,7 @@ class Assembler:
         arrays = [made[field.name] for field in self._schema]
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def gap_batch(self, topic: str, gap: Gap) -> Any:
+    def gap_batch(self, topic: str, gap: LostSeqs) -> Any:
         """One row that says what is lost."""
         gap_values = dict(
             zip(
@@ -73,14 +73,16 @@ class Assembler:
         ]
         return pyarrow.RecordBatch.from_arrays(arrays, schema=self._schema)
 
-    def _envelope(self, field: Any, topic: str, rows: RecordRows, parsed: Parsed | None) -> Column:
+    def _envelope(
+        self, field: Any, topic: str, rows: RecordColumns, parsed: Parsed | None
+    ) -> Column:
         if field.name == "topic":
             return repeated(topic, len(rows))
         if field.name == INVALID_COLUMN and parsed is not None:
             return _reasons(parsed, len(rows))
         return _COLUMNS[field.name](self, rows, field.type)
 
-    def _parse(self, topic: str, rows: RecordRows) -> tuple[Parsed | None, dict[str, Column]]:
+    def _parse(self, topic: str, rows: RecordColumns) -> tuple[Parsed | None, dict[str, Column]]:
         if self._parser is None:
             return None, {}
         parsed = self._parser.parse(rows.binary("data"))
@@ -104,7 +106,7 @@ class Assembler:
         made = self._parser.columns(parsed.values, types)
         return parsed, {name: made[self._fields_at[name]] for name in names}
 
-    def _data(self, rows: RecordRows, arrow_type: Any) -> Column:
+    def _data(self, rows: RecordColumns, arrow_type: Any) -> Column:
         if self._columns.payload is Payload.STRING:
             return rows.text("data")
         if self._columns.payload is Payload.BINARY:
@@ -118,7 +120,7 @@ def _reasons(parsed: Parsed, count: int) -> Column:
     return pyarrow.array([parsed.reasons.get(at) for at in range(count)], pyarrow.string())
 
 
-def _variants(texts: Column, rows: RecordRows, arrow_type: Any) -> Column:
+def _variants(texts: Column, rows: RecordColumns, arrow_type: Any) -> Column:
     """JSON as Spark's VARIANT, by PySpark's own builder: record by record, so not for bulk."""
     from pyspark.sql.types import VariantVal
 
@@ -134,7 +136,7 @@ def _variants(texts: Column, rows: RecordRows, arrow_type: Any) -> Column:
     return pyarrow.array(variants, arrow_type)
 
 
-_COLUMNS: Final[dict[str, Callable[[Assembler, RecordRows, Any], Column]]] = {
+_COLUMNS: Final[dict[str, Callable[[Assembler, RecordColumns, Any], Column]]] = {
     "seq": lambda _, rows, __: integers(rows.seqs),
     "ts": lambda _, rows, __: timestamps(rows.ts_us),
     "node": lambda _, rows, __: rows.text("node"),

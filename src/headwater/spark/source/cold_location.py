@@ -28,7 +28,7 @@ from headwater.format.segment import (
     shared_shift,
     topic_directory_name,
 )
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.directory import cold_tier
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.location import ReadContext, TopicFacts
@@ -39,7 +39,7 @@ from headwater.store.ownership import BEGIN_BYTES, Wrong, seq_of_first
 from headwater.store.pair import repair_entries, whole_entries
 from headwater.store.segment import Segment, SegmentSlice, Tier
 from headwater.store.segment_stores import SegmentStore
-from headwater.wire.frame_rows import RecordRows
+from headwater.wire.frame_rows import RecordColumns
 
 T = TypeVar("T")
 
@@ -132,7 +132,7 @@ class ColdSnapshot:
             for some in portions(kept, self.location.rows_max, self.location.bytes_max)
         ]
 
-    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+    def gap(self, facts: TopicFacts, cursor: int) -> LostSeqs | None:
         return facts.gap_after(cursor)
 
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
@@ -191,7 +191,7 @@ class ColdLocation:
 
     def read(
         self, slices: list[ColdSlice], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | Gap]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         for each in slices:
             files = self.files_of(each.topic)
             for split in each.splits:
@@ -200,7 +200,7 @@ class ColdLocation:
 
     def _read_split(
         self, files: ColdFiles, split: Split, context: ReadContext
-    ) -> Iterator[RecordRows | Gap]:
+    ) -> Iterator[RecordColumns | LostSeqs]:
         if not isinstance(split, SegmentSplit):
             assert isinstance(split, LostSplit)
             yield split.gap

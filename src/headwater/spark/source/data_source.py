@@ -21,8 +21,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from headwater.core.limits import INTEGER_MAX
-from headwater.spark.sessions.filter_pushdown import pushes_safely
-from headwater.spark.sessions.planner_processes import be_polite
+from headwater.spark.runtime.filter_pushdown import pushes_safely
+from headwater.spark.runtime.planner_processes import be_polite
 from headwater.spark.source.filters import Filters, push
 from headwater.spark.source.options import SourceOptions, source_options
 from headwater.spark.source.query_plan import batch_slices, location_of, shared_out

@@ -10,7 +10,7 @@ import pyarrow.compute
 
 from headwater.model.match import TagMatcher
 from headwater.recovery.history.floors import Deletion
-from headwater.wire.frame_rows import Column, Mask, RecordRows
+from headwater.wire.frame_rows import Column, Mask, RecordColumns
 
 
 def newest(deletions: Iterable[Deletion]) -> list[Deletion]:
@@ -26,7 +26,7 @@ def newest(deletions: Iterable[Deletion]) -> list[Deletion]:
     return [*latest, Deletion(max(done), None, tuple(done))] if done else latest
 
 
-def deleted_rows(rows: RecordRows, deletions: Iterable[Deletion]) -> Mask | None:
+def deleted_rows(rows: RecordColumns, deletions: Iterable[Deletion]) -> Mask | None:
     """Which rows were deleted; None when none was."""
     if not len(rows):
         return None
@@ -42,7 +42,7 @@ def deleted_rows(rows: RecordRows, deletions: Iterable[Deletion]) -> Mask | None
     return deleted if deleted.any() else None
 
 
-def _deleted_by_tag(rows: RecordRows, deletions: list[Deletion], last_seq: int) -> Mask:
+def _deleted_by_tag(rows: RecordColumns, deletions: list[Deletion], last_seq: int) -> Mask:
     if not deletions:
         return numpy.zeros(len(rows), numpy.bool_)
     tags = rows.binary("tag")

@@ -31,7 +31,7 @@ from headwater.format.segment import topic_directory_name
 from headwater.model.loss import Loss
 from headwater.recovery.topics.rows import RecordRows
 from headwater.recovery.topics.survey import access_error
-from headwater.spark.source.log_view import LoggedTopic, LogView
+from headwater.spark.source.log_view import LogView, TopicLogView
 from headwater.spark.source.splits import LogSplit, LostSplit, SegmentSplit, Split
 from headwater.store.maps import SegmentMaps
 from headwater.store.object_store import URL_START, ObjectColdTier
@@ -125,7 +125,7 @@ class Directory:
             read_only=True,
         )
 
-    def segments(self, view: LogView, topic: LoggedTopic) -> list[Segment]:
+    def segments(self, view: LogView, topic: TopicLogView) -> list[Segment]:
         """The segments of a topic as the log knows them, oldest first."""
         segments = self.files_of(topic.topic_id).load(
             topic.checkpointed_seq,
@@ -143,7 +143,7 @@ class Directory:
                 raise SegmentChangedError(f"segments of {topic.name!r} were dropped meanwhile")
         return [segment for segment in segments if segment.end_seq >= topic.first_seq]
 
-    def splits(self, view: LogView, topic: LoggedTopic) -> list[Split]:
+    def splits(self, view: LogView, topic: TopicLogView) -> list[Split]:
         """Where each seq from `first_seq` to `head_seq` is, in order. Deleted ones may be left
         out; those that should be there and are not are a `LostSplit`."""
         splits: list[Split] = []
@@ -166,7 +166,7 @@ class Directory:
         return splits
 
 
-class Watched(Protocol):
+class LiveDirectory(Protocol):
     """A directory with an owner at work."""
 
     @property
@@ -179,7 +179,7 @@ class Watched(Protocol):
 class Tries:
     """How often something was tried, and when it is given up."""
 
-    def __init__(self, directory: Watched) -> None:
+    def __init__(self, directory: LiveDirectory) -> None:
         self._directory = directory
         self._seen: list[tuple[object, str]] = []
 
@@ -214,7 +214,7 @@ class Tries:
         return error
 
 
-def _is_gapless(topic: LoggedTopic, segments: list[Segment]) -> bool:
+def _is_gapless(topic: TopicLogView, segments: list[Segment]) -> bool:
     """Every seq that should be in segments is there."""
     expected = topic.first_seq
     for segment in segments:

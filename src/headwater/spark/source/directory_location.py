@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 
 from headwater.core.errors import DamageError
 from headwater.recovery.history.floors import Deletion
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.changes import Changes, changes_since
 from headwater.spark.source.deletions import deleted_rows, newest
 from headwater.spark.source.directory import MAY_PASS, Directory, Tries
@@ -23,7 +23,7 @@ from headwater.spark.source.location import ReadContext
 from headwater.spark.source.log_view import LogView
 from headwater.spark.source.split_reader import read_split
 from headwater.spark.source.splits import DirectorySlice, LostSplit, Split, clip
-from headwater.wire.frame_rows import RecordRows
+from headwater.wire.frame_rows import RecordColumns
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class DirectoryLocation:
 
     def read(
         self, slices: list[DirectorySlice], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | Gap]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         try:
             changes: Changes | None = changes_since(
                 slices[0].follower
@@ -69,13 +69,13 @@ class DirectoryLocation:
         except MAY_PASS:
             changes = None  # the log was trimmed or begun anew: every slice takes a view of its own
         for each in slices:
-            reader = SliceReader(self.directory, each, context)
+            reader = TopicSliceReader(self.directory, each, context)
             reader.take_in(changes)
             for rows in reader.read():
                 yield each.topic, rows
 
 
-class SliceReader:
+class TopicSliceReader:
     """One slice, read to its end whatever its owner does meanwhile."""
 
     def __init__(self, directory: Directory, wanted: DirectorySlice, context: ReadContext) -> None:
@@ -101,7 +101,7 @@ class SliceReader:
         self._splits = clip(self._splits, self._at, wanted.last_seq)
         self._deletions = newest([*self._deletions, *changes.deletions.get(wanted.topic_id, ())])
 
-    def read(self) -> Iterator[RecordRows | Gap]:
+    def read(self) -> Iterator[RecordColumns | LostSeqs]:
         tries = Tries(self._directory)
         while True:
             try:
@@ -111,7 +111,7 @@ class SliceReader:
                 self._failed(error, tries)
                 self._locate_again()
 
-    def _read_splits(self) -> Iterator[RecordRows | Gap]:
+    def _read_splits(self) -> Iterator[RecordColumns | LostSeqs]:
         for split in self._splits:
             for result in read_split(
                 self._directory,
@@ -120,7 +120,7 @@ class SliceReader:
                 self._context,
                 tolerant=self._tolerant,
             ):
-                if isinstance(result.what, Gap):
+                if isinstance(result.what, LostSeqs):
                     yield result.what
                 elif result.what is not None:
                     rows = self._undeleted(result.what)
@@ -128,7 +128,7 @@ class SliceReader:
                         yield rows
                 self._at = max(self._at, result.upto_seq + 1)
 
-    def _undeleted(self, rows: RecordRows) -> RecordRows:
+    def _undeleted(self, rows: RecordColumns) -> RecordColumns:
         deleted = deleted_rows(rows, self._deletions)
         return rows if deleted is None else rows.kept(~deleted)
 

@@ -9,12 +9,12 @@ import numpy
 
 from headwater.format.segment import Entries
 from headwater.recovery.topics.follower import LogFollower
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.deletions import deleted_rows
 from headwater.spark.source.directory import Directory
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.location import ReadContext, TopicFacts
-from headwater.spark.source.log_view import LoggedTopic, LogView
+from headwater.spark.source.log_view import LogView, TopicLogView
 from headwater.spark.source.retention import Slots, evicted, has_retention
 from headwater.spark.source.split_reader import read_split
 from headwater.spark.source.splits import (
@@ -81,7 +81,7 @@ class DirectorySnapshot:
             for some in portions(kept, self.rows_max, self.bytes_max)
         ]
 
-    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+    def gap(self, facts: TopicFacts, cursor: int) -> LostSeqs | None:
         return facts.gap_after(cursor)
 
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
@@ -93,7 +93,7 @@ class DirectorySnapshot:
                 return max(slots.first_seq + int(young[0]), facts.first_seq)
         return facts.head_seq + 1
 
-    def _may_pass(self, topic: LoggedTopic, split: Split, filters: Filters) -> bool:
+    def _may_pass(self, topic: TopicLogView, split: Split, filters: Filters) -> bool:
         if not filters.seq.meets(split.first_seq, split.last_seq):
             return False
         if isinstance(split, LostSplit) or not filters.has_times:
@@ -107,18 +107,18 @@ class DirectorySnapshot:
             self._copied = self.view.follower()
         return self._copied
 
-    def _splits_of(self, topic: LoggedTopic) -> list[Split]:
+    def _splits_of(self, topic: TopicLogView) -> list[Split]:
         if topic.name not in self._splits:
             self._splits[topic.name] = self.directory.splits(self.view, topic)
         return self._splits[topic.name]
 
-    def _slots(self, topic: LoggedTopic) -> Iterator[Slots]:
+    def _slots(self, topic: TopicLogView) -> Iterator[Slots]:
         for split in self._splits_of(topic):
             if not isinstance(split, LostSplit):
                 entries = self._entries(topic, split)
                 yield Slots(split.first_seq, entries, self._deleted(topic, split, entries))
 
-    def _entries(self, topic: LoggedTopic, split: SegmentSplit | LogSplit) -> Entries:
+    def _entries(self, topic: TopicLogView, split: SegmentSplit | LogSplit) -> Entries:
         if isinstance(split, SegmentSplit):
             first = split.segment.first_seq
             entries = self.directory.files_of(topic.topic_id).index(split.segment)
@@ -128,7 +128,7 @@ class DirectorySnapshot:
         return run.part(low, low + len(split.offsets)).entries()
 
     def _deleted(
-        self, topic: LoggedTopic, split: SegmentSplit | LogSplit, entries: Entries
+        self, topic: TopicLogView, split: SegmentSplit | LogSplit, entries: Entries
     ) -> Mask | None:
         """Deletes by tag that the entries do not show: only those cost reading frames."""
         meant = [each for each in topic.deletions if each.last_seq >= split.first_seq]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headwater.core.limits import INTEGER_MAX
 from headwater.spark.source.options import microseconds
-from headwater.wire.frame_rows import Column, Integers, Mask, RecordRows
+from headwater.wire.frame_rows import Column, Integers, Mask, RecordColumns
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
@@ -139,7 +139,7 @@ class Filters:
             return False
         return self.seq.meets(gap_from, gap_from)
 
-    def mask(self, rows: RecordRows) -> Mask | None:
+    def mask(self, rows: RecordColumns) -> Mask | None:
         """Which rows pass; None when all do."""
         masks = [self.seq.mask(rows.seqs), self.ts_us.mask(rows.ts_us)]
         if self.tag:

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from headwater.core.limits import PARTITION_PREFIX
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.directory_location import DirectoryLocation
 from headwater.spark.source.directory_snapshot import DirectorySnapshot
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.kafka_slice_reader import read_slices
 from headwater.spark.source.kafka_snapshot import KafkaDirectory, KafkaSlice, KafkaSnapshot
 from headwater.spark.source.location import LocationSnapshot, ReadContext, TopicFacts
-from headwater.wire.frame_rows import RecordRows
+from headwater.wire.frame_rows import RecordColumns
 
 T = TypeVar("T")
 
@@ -50,7 +50,7 @@ class KafkaLocation:
 
     def read(
         self, slices: list[KafkaSlice], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | Gap]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         return read_slices(self.directory, slices, context)
 
 
@@ -72,7 +72,7 @@ class MixedSnapshot:
     ) -> list[Any]:
         return self._of(facts.topic).slices(facts, first_seq, last_seq, filters)
 
-    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+    def gap(self, facts: TopicFacts, cursor: int) -> LostSeqs | None:
         return self._of(facts.topic).gap(facts, cursor)
 
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
@@ -98,7 +98,7 @@ class MixedLocation:
 
     def read(
         self, slices: list[Any], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | Gap]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         own = [each for each in slices if isinstance(each, KafkaSlice)]
         others = [each for each in slices if not isinstance(each, KafkaSlice)]
         if others:

@@ -19,30 +19,30 @@ from headwater.format.kafka.partition_names import parse_partition_name
 from headwater.model.loss import Loss
 from headwater.recovery.kafka.topics import SeenTopics
 from headwater.recovery.kafka.view import KafkaView, OwnedBatches, scan_topics
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.directory import MAY_PASS, Tries
 from headwater.spark.source.kafka_batches import StoredBatch, between, stored_batches
 from headwater.spark.source.kafka_snapshot import LOG_START, KafkaDirectory, KafkaSlice, epoch_of
 from headwater.spark.source.location import ReadContext
 from headwater.spark.source.remote_location import RECREATED
-from headwater.wire.frame_rows import FrameRows, RecordRows
+from headwater.wire.frame_rows import FrameRows, RecordColumns
 
 DROPPED = "dropped"
 
 
 def read_slices(
     directory: KafkaDirectory, slices: list[KafkaSlice], context: ReadContext
-) -> Iterator[tuple[str, RecordRows | Gap]]:
+) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
     try:
         topics = scan_topics(directory.disk, directory.path)
     except MAY_PASS:  # files were changed just now, or a crash left something behind
         topics = directory.now(lambda view: view.topics)
     for each in slices:
-        for rows in SliceReader(directory, each, context).read(topics):
+        for rows in KafkaSliceReader(directory, each, context).read(topics):
             yield each.topic, rows
 
 
-class SliceReader:
+class KafkaSliceReader:
     """One slice, read to its end whatever its owner does meanwhile."""
 
     def __init__(self, directory: KafkaDirectory, wanted: KafkaSlice, context: ReadContext) -> None:
@@ -54,7 +54,7 @@ class SliceReader:
         """The next seq to be dealt with."""
         self._tolerant = False
 
-    def read(self, topics: SeenTopics) -> Iterator[RecordRows | Gap]:
+    def read(self, topics: SeenTopics) -> Iterator[RecordColumns | LostSeqs]:
         tries = Tries(self._directory)
         yield from self._lost(topics)
         while self._at <= self._slice.last_seq:
@@ -65,7 +65,7 @@ class SliceReader:
                 self._failed(error, tries)
             yield from self._locate_again()
 
-    def _lost(self, topics: SeenTopics) -> Iterator[Gap]:
+    def _lost(self, topics: SeenTopics) -> Iterator[LostSeqs]:
         """What went since the slice was planned."""
         at, last = self._at, self._slice.last_seq
         spot = parse_partition_name(self._slice.topic)
@@ -73,15 +73,15 @@ class SliceReader:
         topic = topics.find(self._directory.organisation, spot[0])
         if topic is None or epoch_of(topic) != self._slice.epoch:
             self._at = last + 1
-            yield Gap(at, last, DROPPED if topic is None else RECREATED, last - at + 1)
+            yield LostSeqs(at, last, DROPPED if topic is None else RECREATED, last - at + 1)
             return
         start = topic.partitions[spot[1]].log_start
         if start >= at:
             upto = min(start, last)
             self._at = upto + 1
-            yield Gap(at, upto, LOG_START, upto - at + 1)
+            yield LostSeqs(at, upto, LOG_START, upto - at + 1)
 
-    def _locate_again(self) -> Iterator[Gap]:
+    def _locate_again(self) -> Iterator[LostSeqs]:
         """Find where the rest of the seqs is by now."""
         topics, self._batches = self._directory.now(self._where_now)
         yield from self._lost(topics)
@@ -92,7 +92,7 @@ class SliceReader:
             return view.topics, self._batches
         return view.topics, between(view.batches(*partition), self._at, self._slice.last_seq)
 
-    def _read_batches(self) -> Iterator[RecordRows | Gap]:
+    def _read_batches(self) -> Iterator[RecordColumns | LostSeqs]:
         wanted = between(self._batches, self._at, self._slice.last_seq)
         frames, size = self._frames(), 0
         directory = self._directory
@@ -114,12 +114,12 @@ class SliceReader:
         at, last = self._at, self._slice.last_seq
         if at <= last:  # the log ends before them: an older copy, or a crash took them
             self._at = last + 1
-            yield Gap(at, last, Loss.LOST_TAIL.word, last - at + 1)
+            yield LostSeqs(at, last, Loss.LOST_TAIL.word, last - at + 1)
 
     def _frames(self) -> BatchFrames:
         return BatchFrames(self._at - 1, max(self._slice.last_seq - self._at + 1, 0))
 
-    def _given(self, frames: BatchFrames) -> Iterator[RecordRows]:
+    def _given(self, frames: BatchFrames) -> Iterator[RecordColumns]:
         if len(frames):
             made = frames.frames()
             yield FrameRows.of_log(memoryview(made.buffer), numpy.array(made.offsets, numpy.int64))
@@ -138,11 +138,11 @@ class SliceReader:
             raise stored.unreadable(error) from error
         return True
 
-    def _damage_gap(self, stored: StoredBatch, error: StorageError) -> Gap:
+    def _damage_gap(self, stored: StoredBatch, error: StorageError) -> LostSeqs:
         if not self._tolerant:
             raise error
         first, last = max(stored.first_seq, self._at), min(stored.last_seq, self._slice.last_seq)
-        return Gap(first, last, f"damaged: {error}", last - first + 1)
+        return LostSeqs(first, last, f"damaged: {error}", last - first + 1)
 
     def _failed(self, error: Exception, tries: Tries) -> None:
         try:

@@ -21,7 +21,7 @@ from headwater.format.kafka.partition_names import parse_partition_name, partiti
 from headwater.recovery.history.kafka import first_offset
 from headwater.recovery.kafka.topics import SeenTopic
 from headwater.recovery.kafka.view import KafkaView, OwnedBatches, SeenSegment
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.directory import MAY_PASS, Tries
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.kafka_batches import between, first_not_older
@@ -144,7 +144,7 @@ class KafkaSnapshot:
                 slices.append(KafkaSlice(facts.topic, facts.epoch, first, last, some))
         return slices
 
-    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+    def gap(self, facts: TopicFacts, cursor: int) -> LostSeqs | None:
         return facts.gap_after(cursor)
 
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:

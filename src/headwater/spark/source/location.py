@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
-from headwater.wire.frame_rows import RecordRows
+from headwater.wire.frame_rows import RecordColumns
 
 T = TypeVar("T")
 
@@ -32,27 +32,12 @@ class TopicFacts:
     reason: str = ""
     """Why something was lost."""
 
-    def gap_after(self, cursor: int) -> Gap | None:
+    def gap_after(self, cursor: int) -> LostSeqs | None:
         """What a reader that has come as far as `cursor` has lost."""
         if cursor + 1 >= self.evict_floor:
             return None
         missed = self.evict_floor - cursor - 1
-        return Gap(cursor + 1, self.first_seq - 1, self.reason, missed)
-
-
-class Slice(Protocol):
-    """What one task, or a part of one, reads. Sent to executors."""
-
-    @property
-    def topic(self) -> str: ...
-
-    @property
-    def rows(self) -> int:
-        """Seqs in it, about."""
-
-    @property
-    def size(self) -> int:
-        """Bytes in it, about."""
+        return LostSeqs(cursor + 1, self.first_seq - 1, self.reason, missed)
 
 
 class LocationSnapshot(Protocol):
@@ -68,7 +53,7 @@ class LocationSnapshot(Protocol):
     ) -> list[Any]:
         """Where these seqs are, in portions for tasks. What no filter could pass is left out."""
 
-    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+    def gap(self, facts: TopicFacts, cursor: int) -> LostSeqs | None:
         """What a reader that has come as far as `cursor` has lost."""
 
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
@@ -96,5 +81,5 @@ class Location(Protocol):
 
     def read(
         self, slices: list[Any], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | Gap]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         """On an executor: rows, and the losses between them, each with the name of its topic."""

@@ -51,7 +51,7 @@ _WANTED: Final = (TABLE_FRAMES | CONTENT_FRAMES) - {
 
 
 @dataclass(slots=True)
-class LoggedTopic(ContentSink[RecordRows]):
+class TopicLogView(ContentSink[RecordRows]):
     topic_id: int
     name: str
     epoch: int
@@ -76,7 +76,7 @@ class LoggedTopic(ContentSink[RecordRows]):
         self.history = TopicHistory(self)
 
     @classmethod
-    def from_meta(cls, meta: TopicMeta) -> LoggedTopic:
+    def from_meta(cls, meta: TopicMeta) -> TopicLogView:
         settings, stored = stored_settings(meta.settings), StoredTopic.from_meta(meta)
         topic = cls(meta.topic_id, meta.name, meta.epoch, settings, stored)
         topic.head_seq = topic.checkpointed_seq = meta.checkpointed_seq
@@ -137,7 +137,7 @@ class LoggedTopic(ContentSink[RecordRows]):
         self.stored.evict(evict_floor, earliest_seq, losses)
 
 
-class LogView(TopicSink[LoggedTopic]):
+class LogView(TopicSink[TopicLogView]):
     """Topics as of now; `follow` takes in what was written since."""
 
     def __init__(self, disk: Disk, directory: PurePath) -> None:
@@ -147,7 +147,7 @@ class LogView(TopicSink[LoggedTopic]):
                 f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
             )
         self.directory = directory
-        self._table: TopicTable[LoggedTopic] = TopicTable()
+        self._table: TopicTable[TopicLogView] = TopicTable()
         self._fold = TopicFold(self._table, self)
         # The snapshot first: of what it covers, the log need not be read. Should the log be
         # trimmed behind a newer one in between, that shows, and another view is taken.
@@ -171,11 +171,11 @@ class LogView(TopicSink[LoggedTopic]):
         """Equal for two views when nothing was written to the log between them."""
         return self._follower.position
 
-    def topics(self) -> Iterator[LoggedTopic]:
+    def topics(self) -> Iterator[TopicLogView]:
         """By name."""
         return iter(sorted(self._table, key=lambda topic: topic.name))
 
-    def find(self, name: str) -> LoggedTopic | None:
+    def find(self, name: str) -> TopicLogView | None:
         return self._table.find(name)
 
     def follow(self) -> bool:
@@ -190,7 +190,7 @@ class LogView(TopicSink[LoggedTopic]):
         covered: dict[PurePath, int] = {}
         if snapshot is not None:
             covered = covered_frames(self.directory, snapshot, shards)
-            self._table.begin(snapshot, LoggedTopic.from_meta)
+            self._table.begin(snapshot, TopicLogView.from_meta)
         refuse_missing_frames(shards, covered)
         return covered
 
@@ -202,15 +202,15 @@ class LogView(TopicSink[LoggedTopic]):
             elif topic is not None:
                 topic.history.append(entry)
 
-    def _apply(self, frame: Frame, topic: LoggedTopic | None) -> None:
+    def _apply(self, frame: Frame, topic: TopicLogView | None) -> None:
         try:
             if topic is None or not topic.history.apply(frame):
                 self._fold.take(frame)
         except UnknownFrameError as error:
             raise NewerFormatError(error.reason, path=self.directory) from error
 
-    def make(self, topic_id: int, body: TopicCreated) -> LoggedTopic:
-        return LoggedTopic(topic_id, body.name, body.epoch, stored_settings(body.settings))
+    def make(self, topic_id: int, body: TopicCreated) -> TopicLogView:
+        return TopicLogView(topic_id, body.name, body.epoch, stored_settings(body.settings))
 
-    def moved(self, topic: LoggedTopic) -> None:
+    def moved(self, topic: TopicLogView) -> None:
         topic.checkpointed()

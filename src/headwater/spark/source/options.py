@@ -50,10 +50,6 @@ class Start:
     seq: int | None = None
     latest: bool = False
 
-    @property
-    def is_earliest(self) -> bool:
-        return self.seq is None and not self.latest
-
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from headwater.core.errors import RequestError, TopicNotFoundError
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.disk import PosixDisk
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.cold_location import ColdLocation, is_cold_tier
 from headwater.spark.source.directory import Directory
 from headwater.spark.source.directory_location import DirectoryLocation
@@ -97,7 +97,7 @@ def batch_slices(snapshot: LocationSnapshot, options: SourceOptions, filters: Fi
     return slices
 
 
-def gap_slices(topic: str, gap: Gap | None, options: SourceOptions) -> list[GapSlice]:
+def gap_slices(topic: str, gap: LostSeqs | None, options: SourceOptions) -> list[GapSlice]:
     """A loss that planning met: an error, or a row of its own."""
     if gap is None:
         return []
@@ -106,14 +106,14 @@ def gap_slices(topic: str, gap: Gap | None, options: SourceOptions) -> list[GapS
     return [GapSlice(topic, gap)]
 
 
-def upto(gap: Gap | None, last_seq: int) -> Gap | None:
+def upto(gap: LostSeqs | None, last_seq: int) -> LostSeqs | None:
     """As much of a gap as lies at or below a seq."""
     if gap is None or gap.gap_from > last_seq:
         return None
     if gap.gap_to is None or gap.gap_to <= last_seq:
         return gap
     missed = min(gap.missed_estimate or 0, last_seq - gap.gap_from + 1)
-    return Gap(gap.gap_from, last_seq, gap.reason, missed)
+    return LostSeqs(gap.gap_from, last_seq, gap.reason, missed)
 
 
 def shared_out(slices: Iterable[Any], options: SourceOptions) -> list[list[Any]]:

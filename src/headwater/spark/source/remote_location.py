@@ -15,11 +15,11 @@ import pyarrow
 import pyarrow.ipc
 
 from headwater.core.errors import TopicNotFoundError
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.location import ReadContext, TopicFacts
 from headwater.spark.source.splits import RemoteSlice
-from headwater.wire.frame_rows import Column, Integers, Mask, RecordRows
+from headwater.wire.frame_rows import Column, Integers, Mask, RecordColumns
 
 if TYPE_CHECKING:
     from headwater.client import Client, TopicState
@@ -103,13 +103,13 @@ class RemoteSnapshot:
             if filters.seq.meets(at, min(at + step - 1, high))
         ]
 
-    def gap(self, facts: TopicFacts, cursor: int) -> Gap | None:
+    def gap(self, facts: TopicFacts, cursor: int) -> LostSeqs | None:
         if facts.gap_after(cursor) is None:
             return None
         lost = self.client.diff(facts.topic, cursor, limit=1).tombstone
         if lost is None:
             return None
-        return Gap(lost.gap_from, lost.gap_to, lost.reason, lost.missed_estimate)
+        return LostSeqs(lost.gap_from, lost.gap_to, lost.reason, lost.missed_estimate)
 
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
         """By halves: the times of a topic do not go back."""
@@ -146,7 +146,7 @@ class RemoteLocation:
 
     def read(
         self, slices: list[RemoteSlice], context: ReadContext
-    ) -> Iterator[tuple[str, RecordRows | Gap]]:
+    ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         with self._client() as client:
             for each in slices:
                 for rows in self._read_slice(client, each, context):
@@ -154,7 +154,7 @@ class RemoteLocation:
 
     def _read_slice(
         self, client: Client, wanted: RemoteSlice, context: ReadContext
-    ) -> Iterator[RecordRows | Gap]:
+    ) -> Iterator[RecordColumns | LostSeqs]:
         cursor = wanted.first_seq - 1
         while cursor < wanted.last_seq:
             try:
@@ -162,16 +162,16 @@ class RemoteLocation:
                     wanted.topic, cursor, to_seq=wanted.last_seq, limit=context.batch_rows_max
                 )
             except TopicNotFoundError:
-                yield Gap(cursor + 1, wanted.last_seq, "dropped")
+                yield LostSeqs(cursor + 1, wanted.last_seq, "dropped")
                 return
             if page.epoch != wanted.epoch:
-                yield Gap(cursor + 1, wanted.last_seq, RECREATED)
+                yield LostSeqs(cursor + 1, wanted.last_seq, RECREATED)
                 return
             if page.tombstone is not None and page.tombstone.gap_from <= wanted.last_seq:
                 lost = page.tombstone
                 gap_to = min(lost.gap_to, wanted.last_seq)
                 missed = min(lost.missed_estimate, gap_to - lost.gap_from + 1)
-                yield Gap(lost.gap_from, gap_to, lost.reason, missed)
+                yield LostSeqs(lost.gap_from, gap_to, lost.reason, missed)
             for batch in pyarrow.ipc.open_stream(page.stream):
                 if batch.num_rows:
                     yield ArrowRows(batch)

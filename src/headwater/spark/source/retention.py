@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from headwater.config.topic import Discard, TopicSettings
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN, Entries, IndexFlag, index_flags
 from headwater.model.loss import Loss
-from headwater.spark.source.log_view import LoggedTopic
+from headwater.spark.source.log_view import TopicLogView
 
 _DEAD = int(IndexFlag.DELETED)
 
@@ -55,7 +55,7 @@ def _has_caps(settings: TopicSettings) -> bool:
     return bool(caps) and settings.discard is Discard.OLD
 
 
-def evicted(topic: LoggedTopic, slots: Iterable[Slots], now_ms: int) -> Evicted | None:
+def evicted(topic: TopicLogView, slots: Iterable[Slots], now_ms: int) -> Evicted | None:
     """What caps and age take of these slots, which are all of the topic's, in order."""
     settings = topic.settings
     live = _live(slots)

@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 )
 
 from headwater.core.errors import RequestError
-from headwater.spark.sessions.arrow_schema import to_arrow
+from headwater.spark.runtime.arrow_schema import to_arrow
 from headwater.spark.source.ddl import parse_ddl
 from headwater.spark.source.options import Invalid, Payload, SourceOptions
 
@@ -61,7 +61,7 @@ ENVELOPE_NAMES: Final = frozenset(field.name for field in envelope().fields)
 
 
 @dataclass(frozen=True, slots=True)
-class Columns:
+class SourceColumns:
     """What a reader gives: the whole schema, and which of it is parsed from payloads."""
 
     schema: StructType
@@ -79,7 +79,7 @@ class Columns:
         return to_arrow(self.schema)
 
 
-def full_columns(options: SourceOptions) -> Columns:
+def full_columns(options: SourceOptions) -> SourceColumns:
     """Every column these options give."""
     columns = envelope(options.payload).fields
     fields = StructType([]) if options.fields is None else parse_ddl(options.fields)
@@ -93,7 +93,7 @@ def full_columns(options: SourceOptions) -> Columns:
         columns = [*columns, *fields.fields]
     if options.invalid is Invalid.COLUMN and len(fields):
         columns = [*columns, StructField(INVALID_COLUMN, StringType())]
-    return Columns(StructType(columns), options.payload, fields, options.fields_column)
+    return SourceColumns(StructType(columns), options.payload, fields, options.fields_column)
 
 
 def _taken(options: SourceOptions) -> frozenset[str]:
@@ -110,7 +110,7 @@ def _refuse_taken(names: list[str], taken: frozenset[str], option: str, advice: 
             )
 
 
-def chosen_columns(options: SourceOptions, wanted: StructType) -> Columns:
+def chosen_columns(options: SourceOptions, wanted: StructType) -> SourceColumns:
     """The columns of a schema that was given: some of the envelope, some of the payload's fields.
 
     Spark does not say which columns a query uses, so a reader that is given a smaller
@@ -139,7 +139,7 @@ def chosen_columns(options: SourceOptions, wanted: StructType) -> Columns:
     fields = inner if options.fields_column is not None else StructType(parsed)
     if not len(fields) and options.invalid is Invalid.COLUMN:
         fields = full_columns(options).fields  # asked for only to know whether they fit
-    return Columns(wanted, payload, fields, options.fields_column)
+    return SourceColumns(wanted, payload, fields, options.fields_column)
 
 
 def _payload_of(field: StructField) -> Payload:

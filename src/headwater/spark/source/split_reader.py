@@ -26,7 +26,7 @@ from headwater.format.segment import (
 )
 from headwater.format.segment.run import at_each_byte, hash_ranges, heads_at
 from headwater.model.loss import Loss
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.directory import Directory
 from headwater.spark.source.location import ReadContext
 from headwater.spark.source.splits import LogSplit, LostSplit, SegmentSplit, Split
@@ -42,10 +42,10 @@ _LENGTH_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult:
+class SplitResult:
     """Rows or a loss, and the last seq that is dealt with by it."""
 
-    what: FrameRows | Gap | None
+    what: FrameRows | LostSeqs | None
     upto_seq: int
 
 
@@ -79,10 +79,10 @@ class SegmentFiles(Protocol):
 
 def read_split(
     directory: Directory, topic_id: int, split: Split, context: ReadContext, *, tolerant: bool
-) -> Iterator[ReadResult]:
+) -> Iterator[SplitResult]:
     """`tolerant`: damage is reported as a gap instead of being an error."""
     if isinstance(split, LostSplit):
-        yield ReadResult(split.gap, split.last_seq)
+        yield SplitResult(split.gap, split.last_seq)
     elif isinstance(split, LogSplit):
         yield from read_log_split(directory.disk, split, topic_id, context)
     else:
@@ -92,7 +92,7 @@ def read_split(
 
 def read_segment_split(
     files: SegmentFiles, split: SegmentSplit, context: ReadContext, *, tolerant: bool
-) -> Iterator[ReadResult]:
+) -> Iterator[SplitResult]:
     segment, first = split.segment, split.first_seq
     start = first - segment.first_seq
     entries = files.index(segment)[start : split.last_seq - segment.first_seq + 1]
@@ -110,7 +110,7 @@ def _with_losses(
     context: ReadContext,
     *,
     tolerant: bool,
-) -> Iterator[ReadResult]:
+) -> Iterator[SplitResult]:
     """Stretches of sound entries, and a gap for each run of lost ones between them."""
     flags = index_flags(entries)
     kinds = numpy.where(flags & _DAMAGED, 2, numpy.where(flags & _LOST, 1, 0))
@@ -121,18 +121,18 @@ def _with_losses(
             part = split.part(first, last)
             yield from _stretch(files, part, entries[low:high], context, tolerant=tolerant)
         elif kinds[low] == 1:
-            yield ReadResult(Gap(first, last, Loss.LOST_TAIL.word, high - low), last)
+            yield SplitResult(LostSeqs(first, last, Loss.LOST_TAIL.word, high - low), last)
         else:
             damage = Damage(first, "neither index nor frame can be read", files.directory, 0)
             yield _damage_result(damage, last, tolerant=tolerant)
 
 
-def _damage_result(damage: Damage, upto_seq: int, *, tolerant: bool) -> ReadResult:
+def _damage_result(damage: Damage, upto_seq: int, *, tolerant: bool) -> SplitResult:
     if not tolerant:
         raise damage.error()
     reason = f"damaged: {damage.reason} in {damage.path} at byte {damage.offset}"
     # Sound records before it may still be to come, so it settles no seq but in passing.
-    return ReadResult(Gap(damage.seq, upto_seq, reason, upto_seq - damage.seq + 1), 0)
+    return SplitResult(LostSeqs(damage.seq, upto_seq, reason, upto_seq - damage.seq + 1), 0)
 
 
 def _stretch(
@@ -142,11 +142,11 @@ def _stretch(
     context: ReadContext,
     *,
     tolerant: bool,
-) -> Iterator[ReadResult]:
+) -> Iterator[SplitResult]:
     """Entries that are live or deleted, in batches."""
     wanted = _wanted(split.first_seq, entries, context)
     if not wanted.any():
-        yield ReadResult(None, split.last_seq)
+        yield SplitResult(None, split.last_seq)
         return
     low, high = int(wanted.argmax()), len(wanted) - int(wanted[::-1].argmax())
     offsets = entries["offset"].astype(numpy.int64)
@@ -173,8 +173,8 @@ def _stretch(
                 yield _damage_result(damage, first + position, tolerant=tolerant)
         positions = positions if chosen.all() else positions[chosen]
         rows = FrameRows.of_segment(slice_.buffer, positions)
-        yield ReadResult(rows if len(rows) else None, last)
-    yield ReadResult(None, split.last_seq)
+        yield SplitResult(rows if len(rows) else None, last)
+    yield SplitResult(None, split.last_seq)
 
 
 def _wanted(first_seq: int, entries: Entries, context: ReadContext) -> Mask:
@@ -193,7 +193,7 @@ def _wanted(first_seq: int, entries: Entries, context: ReadContext) -> Mask:
 
 def read_log_split(
     disk: Disk, split: LogSplit, topic_id: int, context: ReadContext
-) -> Iterator[ReadResult]:
+) -> Iterator[SplitResult]:
     """Records in a file of the log. They never change; the file as a whole may be gone."""
     view = with_file(disk, split.path, OpenMode.READ, lambda file: file.view())
     offsets = split.offsets.astype(numpy.int64)
@@ -225,4 +225,4 @@ def read_log_split(
         begin = int(some[0])
         end = int(some[-1]) + int(sizes[part][-1])
         rows = FrameRows.of_log(view[begin:end], some - begin)
-        yield ReadResult(rows, split.first_seq + part.stop - 1)
+        yield SplitResult(rows, split.first_seq + part.stop - 1)

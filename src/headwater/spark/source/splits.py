@@ -17,11 +17,11 @@ from headwater.core.errors import DataLossError
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.recovery.history.floors import Deletion
 from headwater.recovery.topics.follower import LogFollower
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.store.segment import Segment
 
 
-def data_loss(topic: str, gap: Gap) -> DataLossError:
+def data_loss(topic: str, gap: LostSeqs) -> DataLossError:
     return DataLossError(
         f"topic {topic!r} has lost {gap}",
         advice="with failOnDataLoss=false this becomes a row whose column gap describes it",
@@ -78,9 +78,9 @@ class LostSplit:
         return replace(self, first_seq=first_seq, last_seq=last_seq)
 
     @property
-    def gap(self) -> Gap:
+    def gap(self) -> LostSeqs:
         missed = self.last_seq - self.first_seq + 1
-        return Gap(self.first_seq, self.last_seq, self.reason, missed)
+        return LostSeqs(self.first_seq, self.last_seq, self.reason, missed)
 
 
 Split = SegmentSplit | LogSplit | LostSplit
@@ -204,6 +204,6 @@ class GapSlice:
     """A loss that was known when the query was planned."""
 
     topic: str
-    gap: Gap
+    gap: LostSeqs
     rows: int = 1
     size: int = 0

@@ -17,12 +17,12 @@ VERSION: Final = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Cursor:
+class TopicCursor:
     epoch: int
     seq: int
 
 
-Cursors = Mapping[str, Cursor]
+Cursors = Mapping[str, TopicCursor]
 
 
 def encode_offset(cursors: Cursors) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def encode_offset(cursors: Cursors) -> dict[str, Any]:
     return {"topics": topics, "version": VERSION}
 
 
-def decode_offset(offset: Any) -> dict[str, Cursor]:
+def decode_offset(offset: Any) -> dict[str, TopicCursor]:
     try:
         version = int(offset["version"])
         if version > VERSION:
@@ -41,7 +41,7 @@ def decode_offset(offset: Any) -> dict[str, Cursor]:
                 "use that one, or another checkpoint"
             )
         return {
-            str(name): Cursor(int(cursor["epoch"]), int(cursor["seq"]))
+            str(name): TopicCursor(int(cursor["epoch"]), int(cursor["seq"]))
             for name, cursor in offset["topics"].items()
         }
     except (KeyError, TypeError, ValueError, AttributeError) as error:

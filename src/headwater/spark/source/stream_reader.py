@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import DataLossError, RequestError, StorageError
-from headwater.spark.source.batch_assembler import Gap
+from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.location import LocationSnapshot, TopicFacts
 from headwater.spark.source.options import SourceOptions
@@ -32,7 +32,7 @@ from headwater.spark.source.query_plan import (
     upto,
 )
 from headwater.spark.source.schema import chosen_columns
-from headwater.spark.source.stream_offsets import Cursor, decode_offset, encode_offset, share
+from headwater.spark.source.stream_offsets import TopicCursor, decode_offset, encode_offset, share
 from headwater.spark.source.task_reader import SlicePartition, TaskReader
 
 DROPPED = "dropped"
@@ -56,7 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._columns = chosen_columns(options, schema)
         self._location = location_of(options)
-        self._target: dict[str, Cursor] | None = None
+        self._target: dict[str, TopicCursor] | None = None
 
     # -- where the query is, and where it could be
 
@@ -88,14 +88,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         self._target = self._heads()
 
-    def _beginnings(self, *, tolerant: bool) -> dict[str, Cursor]:
-        def begin(snapshot: LocationSnapshot) -> dict[str, Cursor]:
+    def _beginnings(self, *, tolerant: bool) -> dict[str, TopicCursor]:
+        def begin(snapshot: LocationSnapshot) -> dict[str, TopicCursor]:
             topics = chosen_topics(snapshot, self._options, Filters())
             return {each.topic: self._beginning(snapshot, each, tolerant) for each in topics}
 
         return self._location.now(begin)
 
-    def _beginning(self, snapshot: LocationSnapshot, facts: TopicFacts, tolerant: bool) -> Cursor:
+    def _beginning(
+        self, snapshot: LocationSnapshot, facts: TopicFacts, tolerant: bool
+    ) -> TopicCursor:
         start = self._options.start_of(facts.topic)
         if self._options.starting_us is not None:
             seq = snapshot.seq_at(facts, self._options.starting_us, tolerant=tolerant) - 1
@@ -103,7 +105,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             seq = facts.head_seq
         else:
             seq = facts.first_seq - 1 if start.seq is None else start.seq - 1
-        return Cursor(facts.epoch, seq)
+        return TopicCursor(facts.epoch, seq)
 
     def _facts(self) -> dict[str, TopicFacts]:
         def all_facts(snapshot: LocationSnapshot) -> dict[str, TopicFacts]:
@@ -114,14 +116,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         return self._location.now(all_facts)
 
-    def _heads(self) -> dict[str, Cursor]:
-        return {name: Cursor(f.epoch, f.head_seq) for name, f in self._facts().items()}
+    def _heads(self) -> dict[str, TopicCursor]:
+        return {name: TopicCursor(f.epoch, f.head_seq) for name, f in self._facts().items()}
 
     def _reachable(
-        self, cursors: Mapping[str, Cursor], facts: Mapping[str, TopicFacts], most: int | None
-    ) -> dict[str, Cursor]:
+        self, cursors: Mapping[str, TopicCursor], facts: Mapping[str, TopicFacts], most: int | None
+    ) -> dict[str, TopicCursor]:
         """The end of the next batch."""
-        ends: dict[str, Cursor] = {}
+        ends: dict[str, TopicCursor] = {}
         lags: dict[str, int] = {}
         for name, each in facts.items():
             cursor = cursors.get(name)
@@ -134,17 +136,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     continue  # it came after this run began
                 head = min(head, target.seq)
             if cursor is None or cursor.epoch != each.epoch:
-                ends[name] = Cursor(each.epoch, each.first_seq - 1)
+                ends[name] = TopicCursor(each.epoch, each.first_seq - 1)
                 continue
             if cursor.seq > each.head_seq:
-                ends[name] = Cursor(each.epoch, each.head_seq)
+                ends[name] = TopicCursor(each.epoch, each.head_seq)
                 continue
             from_seq = max(cursor.seq, each.first_seq - 1)
-            ends[name] = Cursor(each.epoch, from_seq)  # what is gone before it is reported as well
+            # What is gone before it is reported as well.
+            ends[name] = TopicCursor(each.epoch, from_seq)
             lags[name] = max(head - from_seq, 0)
         for name, count in share(lags, most).items() if most is not None else lags.items():
             if count:
-                ends[name] = Cursor(ends[name].epoch, ends[name].seq + count)
+                ends[name] = TopicCursor(ends[name].epoch, ends[name].seq + count)
         return ends
 
     # -- reading
@@ -155,37 +158,40 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SlicePartition(group) for group in shared_out(slices, self._options)]
 
     def _slices(
-        self, snapshot: LocationSnapshot, before: Mapping[str, Cursor], after: Mapping[str, Cursor]
+        self,
+        snapshot: LocationSnapshot,
+        before: Mapping[str, TopicCursor],
+        after: Mapping[str, TopicCursor],
     ) -> list[Any]:
         slices: list[Any] = []
         for name, cursor in sorted(before.items()):
             end = after.get(name)
-            gap: Gap | None = None
+            gap: LostSeqs | None = None
             if end is None:
-                gap = Gap(cursor.seq + 1, None, DROPPED)
+                gap = LostSeqs(cursor.seq + 1, None, DROPPED)
             elif end.epoch != cursor.epoch:
-                gap = Gap(cursor.seq + 1, None, RECREATED)
+                gap = LostSeqs(cursor.seq + 1, None, RECREATED)
             elif end.seq < cursor.seq:
-                gap = Gap(end.seq + 1, cursor.seq, REWOUND, cursor.seq - end.seq)
+                gap = LostSeqs(end.seq + 1, cursor.seq, REWOUND, cursor.seq - end.seq)
             slices += gap_slices(name, gap, self._options)
             if end is not None and gap is None and end.seq > cursor.seq:
                 slices += self._range(snapshot, name, cursor, end.seq)
         return slices
 
     def _range(
-        self, snapshot: LocationSnapshot, name: str, cursor: Cursor, last_seq: int
+        self, snapshot: LocationSnapshot, name: str, cursor: TopicCursor, last_seq: int
     ) -> list[Any]:
         """The seqs behind a cursor, up to and with `last_seq`."""
         facts = snapshot.facts(name)
         if facts is None or facts.epoch != cursor.epoch:
-            gap = Gap(cursor.seq + 1, last_seq, DROPPED, last_seq - cursor.seq)
+            gap = LostSeqs(cursor.seq + 1, last_seq, DROPPED, last_seq - cursor.seq)
             return list(gap_slices(name, gap, self._options))
         lost = upto(snapshot.gap(facts, cursor.seq), last_seq)
         slices: list[Any] = list(gap_slices(name, lost, self._options))
         slices += snapshot.slices(facts, cursor.seq + 1, last_seq, Filters())
         if facts.head_seq < last_seq:
             first = max(facts.head_seq, cursor.seq) + 1
-            gap = Gap(first, last_seq, REWOUND, last_seq - first + 1)
+            gap = LostSeqs(first, last_seq, REWOUND, last_seq - first + 1)
             slices += gap_slices(name, gap, self._options)
         return slices
 

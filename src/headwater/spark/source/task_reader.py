@@ -8,11 +8,11 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from headwater.spark.source.batch_assembler import Assembler, Gap
+from headwater.spark.source.batch_assembler import Assembler, LostSeqs
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.location import Location, ReadContext
 from headwater.spark.source.options import Invalid, SourceOptions
-from headwater.spark.source.schema import Columns
+from headwater.spark.source.schema import SourceColumns
 from headwater.spark.source.splits import GapSlice, data_loss
 
 
@@ -31,7 +31,7 @@ class TaskReader:
     """Everything a task needs but its slices. Sent to executors once."""
 
     location: Location
-    columns: Columns
+    columns: SourceColumns
     filters: Filters
     invalid: Invalid
     verify: bool
@@ -39,7 +39,7 @@ class TaskReader:
 
     @classmethod
     def of(
-        cls, location: Location, options: SourceOptions, columns: Columns, filters: Filters
+        cls, location: Location, options: SourceOptions, columns: SourceColumns, filters: Filters
     ) -> TaskReader:
         return cls(
             location, columns, filters, options.invalid, options.verify, options.fail_on_data_loss
@@ -59,7 +59,7 @@ class TaskReader:
             return
         context = ReadContext(self.filters, self.verify, self.fail_on_data_loss)
         for topic, read in self.location.read(stored, context):
-            if isinstance(read, Gap):
+            if isinstance(read, LostSeqs):
                 yield from self._gap(assembler, topic, read)
                 continue
             mask = self.filters.mask(read)
@@ -67,7 +67,7 @@ class TaskReader:
             if len(rows):
                 yield assembler.batch(topic, rows)
 
-    def _gap(self, assembler: Assembler, topic: str, gap: Gap) -> Iterator[Any]:
+    def _gap(self, assembler: Assembler, topic: str, gap: LostSeqs) -> Iterator[Any]:
         clipped = self._clipped(gap)
         if clipped is None:
             return
@@ -76,7 +76,7 @@ class TaskReader:
         if self.filters.wants_gap(clipped.gap_from):
             yield assembler.gap_batch(topic, clipped)
 
-    def _clipped(self, gap: Gap) -> Gap | None:
+    def _clipped(self, gap: LostSeqs) -> LostSeqs | None:
         """As much of it as lies in what was asked for."""
         low = max(gap.gap_from, self.filters.seq.low)
         high = (
@@ -87,4 +87,4 @@ class TaskReader:
         if low == gap.gap_from and (gap.gap_to is None or high == gap.gap_to):
             return gap
         missed = min(gap.missed_estimate or 0, high - low + 1)
-        return Gap(low, None if gap.gap_to is None else high, gap.reason, missed)
+        return LostSeqs(low, None if gap.gap_to is None else high, gap.reason, missed)

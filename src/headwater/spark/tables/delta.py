@@ -21,9 +21,9 @@ from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import (
     COMMIT_TRIES,
     CommitConflictError,
+    FileLayout,
     Landed,
     Landing,
-    Layout,
     WrittenFile,
     commit_between_others,
     file_prefix,
@@ -85,8 +85,8 @@ class DeltaLake:
 
         commit_between_others(self.location, landing, lambda: self._current(landing), append)
 
-    def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
-        return Layout(
+    def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
+        return FileLayout(
             location=self.location.uri,
             directory=group_directory(DATA, landing),
             prefix=file_prefix(landing),

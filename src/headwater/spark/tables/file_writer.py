@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from headwater.core.units import MIB
 from headwater.spark.tables.location import TableLocation
-from headwater.spark.tables.table import Layout, WrittenFile
+from headwater.spark.tables.table import FileLayout, WrittenFile
 
 ROW_GROUP_BYTES: Final = 64 * MIB
 FILE_BYTES: Final = 256 * MIB
@@ -27,7 +27,7 @@ _STATS_TEXT_MAX: Final = 32
 class FilesWriter:
     """The files of one task for one table."""
 
-    def __init__(self, layout: Layout, schema: Any, name: str) -> None:
+    def __init__(self, layout: FileLayout, schema: Any, name: str) -> None:
         self._layout = layout
         self._location = TableLocation(layout.location)
         self._schema = schema

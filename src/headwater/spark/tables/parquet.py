@@ -33,9 +33,9 @@ from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import (
     AlreadyLandedError,
     CommitConflictError,
+    FileLayout,
     Landed,
     Landing,
-    Layout,
     WrittenFile,
     app_directory,
     file_prefix,
@@ -51,7 +51,7 @@ _LOCK_STEP_US: Final = US_PER_S // 20
 _COMMIT_BYTES_MAX: Final = 256 * MIB
 
 
-class App(msgspec.Struct, frozen=True):
+class CommittedApp(msgspec.Struct, frozen=True):
     app: str
     batch: int
     checkpoint: str
@@ -74,7 +74,7 @@ class Commit(msgspec.Struct, frozen=True):
     columns: str
     """The Arrow schema, as base64 of its IPC form."""
     partition_by: tuple[str, ...]
-    apps: dict[str, App] = {}
+    apps: dict[str, CommittedApp] = {}
     added: tuple[Added, ...] = ()
 
 
@@ -134,7 +134,7 @@ class ParquetLake:
             landed = _landed(last, landing)
             if landed is not None and landed.batch >= landing.batch:
                 raise AlreadyLandedError(f"batch {landing.batch} of {landing.app} is there already")
-            own = App(landing.app, landing.batch, landing.checkpoint, landing.rules)
+            own = CommittedApp(landing.app, landing.batch, landing.checkpoint, landing.rules)
             staging = f"{group_directory(STAGING, landing)}/"
             commit = msgspec.structs.replace(
                 last,
@@ -153,8 +153,8 @@ class ParquetLake:
             self._write(commit)
             self._move(commit)
 
-    def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
-        return Layout(
+    def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
+        return FileLayout(
             location=self.location.uri,
             directory=group_directory(STAGING, landing),
             prefix=file_prefix(landing),

@@ -20,8 +20,8 @@ from pyspark.sql.datasource import (
 )
 
 from headwater.core.errors import RequestError
-from headwater.spark.sessions.arrow_schema import to_arrow
-from headwater.spark.sessions.task_context import micro_batch, task_context
+from headwater.spark.runtime.arrow_schema import to_arrow
+from headwater.spark.runtime.task_context import micro_batch, task_context
 from headwater.spark.sink.options import SPARKS_OWN
 from headwater.spark.tables.formats import FORMATS, open_table
 from headwater.spark.tables.location import TableLocation

@@ -77,7 +77,7 @@ class Table(Protocol):
         """Make the files part of the table, all or none. `AlreadyLandedError` when this batch is
         part of it: a run has committed it, and not with these files."""
 
-    def layout(self, landing: Landing, partition_by: Sequence[str]) -> Layout:
+    def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
         """Where and how executors write the files of a batch."""
 
     def clean(self, app: str, after: int) -> int:
@@ -93,7 +93,7 @@ class Table(Protocol):
         """Where the files of the table are, as paths or addresses."""
 
 
-class Layout(msgspec.Struct, frozen=True):
+class FileLayout(msgspec.Struct, frozen=True):
     """How executors write files for a table."""
 
     location: str

@@ -26,7 +26,7 @@ fake disk follows from the seed entirely.
 Start reading in `program`, then `round`, `topic_ledger`, `topics`.
 """
 
-from headwater.testing.torture.outcome import RunOutcome, Tally, Violation
+from headwater.testing.torture.outcome import BrokenPromise, RunOutcome, Tally
 from headwater.testing.torture.topic_ledger import TopicLedger, TopicReading
 
-__all__ = ["RunOutcome", "Tally", "TopicLedger", "TopicReading", "Violation"]
+__all__ = ["BrokenPromise", "RunOutcome", "Tally", "TopicLedger", "TopicReading"]

@@ -16,14 +16,14 @@ from pathlib import Path
 from random import Random
 
 from headwater.testing.torture.http_client import HttpClient, NoReplyError, NotSentError
-from headwater.testing.torture.outcome import End, Tally, Violation
+from headwater.testing.torture.outcome import BrokenPromise, End, Tally
 from headwater.testing.torture.plan import random_of
 
 AWAY_PAUSE_S = 0.02
 
 
 @dataclass(slots=True)
-class Ports:
+class ServerPorts:
     http: int
     kafka: int
     rcpx: int
@@ -36,7 +36,7 @@ class Load:
     seed: int
     life: int
     round: int
-    ports: Ports
+    ports: ServerPorts
     data: Path
     tally: Tally
     stop: threading.Event = field(default_factory=threading.Event)
@@ -100,12 +100,12 @@ class LedgerCheck:
     end: End
     """How the round before it ended."""
     is_last: bool
-    violations: list[Violation] = field(default_factory=list)
+    violations: list[BrokenPromise] = field(default_factory=list)
 
     def report(self, who: str, wrong: Sequence[str]) -> None:
         for each in wrong:
             promise, _, what = each.partition(": ")
-            self.violations.append(Violation(who, promise, what))
+            self.violations.append(BrokenPromise(who, promise, what))
 
     def client(self) -> HttpClient:
         return self.load.client()

@@ -17,12 +17,12 @@ from headwater.engine.read_only import ReadOnlyDatabase
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Load
 from headwater.testing.torture.topic_ledger import (
     Followed,
-    Gap,
+    SeenGap,
     Stored,
     TopicLedger,
     TopicReading,
 )
-from headwater.testing.torture.topics import Topics, WriteKind
+from headwater.testing.torture.topics import TopicActor, WriteKind
 
 KINDS: Final = (
     WriteKind("b-plain", writers=2),
@@ -35,7 +35,7 @@ NOT_NOW: Final = 3
 """Exit code of a backup whose owner removed files under it again and again."""
 
 
-class Beside(Topics):
+class Beside(TopicActor):
     name = "beside"
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Beside(Topics):
         gaps = []
         if diff.tombstone is not None:
             lost = diff.tombstone
-            gaps = [Gap(lost.gap_from, lost.gap_to, lost.reason)]
+            gaps = [SeenGap(lost.gap_from, lost.gap_to, lost.reason)]
         records = [stored(each) for each in diff.records]
         # It may see what is not synced yet: a loss of power may take what it saw, whenever.
         followed = Followed(cursor, diff.next_from_seq, records, gaps, at=float("inf"))

@@ -18,7 +18,7 @@ from headwater.testing.torture.http_client import (
     topic_path,
 )
 from headwater.testing.torture.outcome import End, RunOutcome
-from headwater.testing.torture.topic_ledger import TopicLedger, TopicReading, Write
+from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger, TopicReading
 from headwater.testing.torture.topics import body_of, resolve_write
 
 NAMES: Final = tuple(f"d-{number}" for number in range(6))
@@ -92,7 +92,7 @@ class Name:
         return there[0].ledger.check(reading, end)
 
 
-class Drops(Actor):
+class DropActor(Actor):
     name = "drops"
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ class Drops(Actor):
         turn = next(self._turns)
         tags = (None,) * random.choice((1, 1, 5))
         identity = f"{name.name}.{generation.number}.{turn}"
-        write = Write(identity, tags, "w", turn, time.monotonic())
+        write = LedgerWrite(identity, tags, "w", turn, time.monotonic())
         generation.ledger.send(write)
         try:
             answer = client.post(topic_path(name.name), body_of(write, random.choice((0, 500))))

@@ -16,14 +16,14 @@ from typing import Final
 from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import NoReplyError, topic_path
-from headwater.testing.torture.topic_ledger import TopicLedger, Write, record_data
+from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger, record_data
 
 TOPIC: Final = "e-embedded"
 OPEN_S: Final = 120.0
 WRITING_S: Final = (0.2, 2.0)
 
 
-class Embedded(Actor):
+class EmbeddedActor(Actor):
     name = "embedded"
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ class Embedded(Actor):
             elif word == "send":
                 self._turn += 1
                 tags = tuple(None if tag == "-" else tag for tag in rest[1:])
-                self.ledger.send(Write(rest[0], tags, writer, self._turn, time.monotonic()))
+                self.ledger.send(LedgerWrite(rest[0], tags, writer, self._turn, time.monotonic()))
             elif word == "ack":
                 self.ledger.ack(rest[0], int(rest[1]), int(rest[2]), time.monotonic())
                 load.tally.add("embedded writes acked")

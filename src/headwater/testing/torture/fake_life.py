@@ -25,17 +25,17 @@ from headwater.testing.torture.kafka_ledger import KafkaLedger, Message
 from headwater.testing.torture.machine_ledger import (
     DEFINITION,
     MACHINE,
-    Condition,
+    InstanceCondition,
     MachineLedger,
 )
-from headwater.testing.torture.outcome import End, RunOutcome, Tally, Violation
+from headwater.testing.torture.outcome import BrokenPromise, End, RunOutcome, Tally
 from headwater.testing.torture.plan import random_of
 from headwater.testing.torture.topic_ledger import (
-    Gap,
+    LedgerWrite,
+    SeenGap,
     Stored,
     TopicLedger,
     TopicReading,
-    Write,
     record_data,
 )
 
@@ -80,22 +80,23 @@ class FakeLife:
         self._end = End.STOP
         self._stores: Stores | None = None
 
-    def run(self) -> list[Violation]:
+    def run(self) -> list[BrokenPromise]:
         """What was wrong; empty when every promise was kept."""
         for number in range(ROUNDS):
             try:
                 wrong = self._round(is_first=number == 0)
             except HeadwaterError as error:
-                wrong = [Violation("fake disk", type(error).__name__, f"{error}")]
+                wrong = [BrokenPromise("fake disk", type(error).__name__, f"{error}")]
             if wrong:
                 where = f"round {number} after {self._end.value}, {self._disk.label}"
                 return [
-                    Violation(each.who, each.promise, f"{each.what} ({where})") for each in wrong
+                    BrokenPromise(each.who, each.promise, f"{each.what} ({where})")
+                    for each in wrong
                 ]
         self._tally.add("lives on the fake disk")
         return []
 
-    def _round(self, *, is_first: bool) -> list[Violation]:
+    def _round(self, *, is_first: bool) -> list[BrokenPromise]:
         self._stores = stores = Stores(self._disk, choose(self._random), self._clock)
         if is_first:
             self._prepare(stores)
@@ -143,7 +144,7 @@ class FakeLife:
         ledger = self._topics[random.choice(tuple(self._topics))]
         number = next(self._numbers)
         tags = tuple(random.choice(TAGS) for _ in range(random.choice((1, 1, 2, 8))))
-        write = Write(f"{ledger.name}.{number}", tags, "w", number, self._step)
+        write = LedgerWrite(f"{ledger.name}.{number}", tags, "w", number, self._step)
         ledger.send(write)
         padding = random.choice((0, 10, 400))
         records = [
@@ -191,19 +192,19 @@ class FakeLife:
             stores.machine(
                 partial(machines.create_instance, MACHINE, 1, instance.identity, {"n": 0})
             )
-            self._machines.record(instance, Condition(True, 0), self._step)
+            self._machines.record(instance, InstanceCondition(True, 0), self._step)
             return
         instance = random.choice(usable)
         count = instance.now.count
         if random.random() < 0.04:
             stores.machine(partial(machines.delete_instance, instance.identity))
-            self._machines.record(instance, Condition(False, count), self._step)
+            self._machines.record(instance, InstanceCondition(False, count), self._step)
         elif random.random() < 0.05:
             machines.compact()
         else:
             payload = {"n": count + 1}
             stores.machine(partial(machines.apply_event, instance.identity, "GO", payload))
-            self._machines.record(instance, Condition(True, count + 1), self._step)
+            self._machines.record(instance, InstanceCondition(True, count + 1), self._step)
 
     def _produce(self, stores: Stores) -> None:
         index = self._random.randrange(PARTITIONS)
@@ -263,8 +264,8 @@ class FakeLife:
 
     # -- the check
 
-    def _check(self, stores: Stores) -> list[Violation]:
-        wrong: list[Violation] = []
+    def _check(self, stores: Stores) -> list[BrokenPromise]:
+        wrong: list[BrokenPromise] = []
         for name, ledger in self._topics.items():
             reading = read_topic(stores.database, name, self._step)
             self._tally.add("records compared", len(reading.records))
@@ -300,9 +301,9 @@ class JobCameBackError(HeadwaterError):
     """A job whose ack was answered was delivered."""
 
 
-def violations_of(who: str, wrong: list[str]) -> list[Violation]:
+def violations_of(who: str, wrong: list[str]) -> list[BrokenPromise]:
     split = [each.partition(": ") for each in wrong]
-    return [Violation(who, promise, what) for promise, _, what in split]
+    return [BrokenPromise(who, promise, what) for promise, _, what in split]
 
 
 def read_topic(database: Database, name: str, at: float) -> TopicReading:
@@ -315,7 +316,7 @@ def read_topic(database: Database, name: str, at: float) -> TopicReading:
         ]
         if diff.tombstone is not None:
             tombstone = diff.tombstone
-            reading.gaps.append(Gap(tombstone.gap_from, tombstone.gap_to, tombstone.reason))
+            reading.gaps.append(SeenGap(tombstone.gap_from, tombstone.gap_to, tombstone.reason))
         reading.head_seq, reading.earliest_seq = diff.head_seq, diff.earliest_seq
         cursor = diff.next_from_seq
         if diff.caught_up:

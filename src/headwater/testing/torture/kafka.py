@@ -30,7 +30,7 @@ from headwater.testing.torture.actor import Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import HttpClient, NoReplyError, topic_path
 from headwater.testing.torture.kafka_ledger import KafkaLedger, Message, PartitionReading
 from headwater.testing.torture.outcome import End
-from headwater.testing.torture.topic_ledger import TopicLedger, Write, record_data
+from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger, record_data
 
 ONCE: Final = "k-once"
 PLAIN: Final = "k-plain"
@@ -43,7 +43,7 @@ QUIET: Final[dict[str, Any]] = {"log_level": 0, "reconnect.backoff.max.ms": 100}
 
 
 @dataclass(slots=True)
-class Sender:
+class RoundProducer:
     """A producer of one round."""
 
     name: str
@@ -51,7 +51,7 @@ class Sender:
     number: int = 0
 
 
-class Kafka(Actor):
+class KafkaActor(Actor):
     name = "kafka"
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Kafka(Actor):
             PLAIN: KafkaLedger(PLAIN, PARTITIONS, is_idempotent=False),
         }
         self.native = TopicLedger(NATIVE)
-        self._senders: list[Sender] = []
+        self._senders: list[RoundProducer] = []
         self._turns = itertools.count(1)
         self._consumers: list[threading.Thread] = []
         """They outlive the round: leaving a group waits for the server to be back."""
@@ -108,7 +108,7 @@ class Kafka(Actor):
             ledger.lose_power(since)
         self.native.lose_power(since, since)
 
-    def _sender(self, load: Load, topic: str, options: dict[str, Any]) -> Sender:
+    def _sender(self, load: Load, topic: str, options: dict[str, Any]) -> RoundProducer:
         producer = Producer(
             {
                 **QUIET,
@@ -121,13 +121,13 @@ class Kafka(Actor):
                 "queue.buffering.max.messages": 1_000,
             }
         )
-        sender = Sender(f"{topic}-{load.round}", producer)
+        sender = RoundProducer(f"{topic}-{load.round}", producer)
         self._senders.append(sender)
         return sender
 
     # -- the load
 
-    def _produce(self, load: Load, topic: str, sender: Sender) -> None:
+    def _produce(self, load: Load, topic: str, sender: RoundProducer) -> None:
         ledger, random = self.ledgers[topic], load.random("kafka", topic)
         while not load.stop.is_set():
             message = Message(sender.name, sender.number)
@@ -161,15 +161,17 @@ class Kafka(Actor):
         else:
             load.tally.add("messages unknown")
 
-    def _produce_native(self, load: Load, sender: Sender) -> None:
+    def _produce_native(self, load: Load, sender: RoundProducer) -> None:
         random = load.random("kafka", NATIVE)
         ledger = self.native
         while not load.stop.is_set():
             turn = next(self._turns)
-            write = Write(f"{NATIVE}.{turn}", (None,), sender.name, turn, time.monotonic())
+            write = LedgerWrite(f"{NATIVE}.{turn}", (None,), sender.name, turn, time.monotonic())
             ledger.send(write)
 
-            def note(error: KafkaError | None, delivered: Delivered, sent: Write = write) -> None:
+            def note(
+                error: KafkaError | None, delivered: Delivered, sent: LedgerWrite = write
+            ) -> None:
                 if error is None:
                     seq = (delivered.offset() or 0) + 1
                     ledger.ack(sent.identity, seq, seq, time.monotonic())

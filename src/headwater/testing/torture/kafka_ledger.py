@@ -38,7 +38,7 @@ class PartitionReading:
 
 
 @dataclass(slots=True)
-class _Partition:
+class _PartitionLedger:
     acked: dict[int, tuple[Message, float]] = field(default_factory=dict)
     read: dict[int, bytes] = field(default_factory=dict)
     """What consumers saw."""
@@ -56,7 +56,7 @@ class KafkaLedger:
     def __init__(self, topic: str, partitions: int, *, is_idempotent: bool) -> None:
         self.topic = topic
         self.is_idempotent = is_idempotent
-        self.partitions = {number: _Partition() for number in range(partitions)}
+        self.partitions = {number: _PartitionLedger() for number in range(partitions)}
         self._sent: dict[Message, int] = {}
         """And to which partition."""
         self._wrong: list[str] = []
@@ -145,7 +145,7 @@ class KafkaLedger:
         return shortened(wrong)
 
     def _partition_findings(
-        self, name: str, number: int, state: _Partition, reading: PartitionReading
+        self, name: str, number: int, state: _PartitionLedger, reading: PartitionReading
     ) -> list[str]:
         wrong = []
         offsets = sorted(reading.messages)
@@ -184,7 +184,7 @@ class KafkaLedger:
         return wrong
 
     @staticmethod
-    def _commit_findings(name: str, state: _Partition, committed: int) -> list[str]:
+    def _commit_findings(name: str, state: _PartitionLedger, committed: int) -> list[str]:
         if not state.committed <= committed <= max(state.committed_requested, state.committed):
             return [
                 f"commit: {name} is at {committed}; answered {state.committed}, "

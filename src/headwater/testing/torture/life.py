@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from headwater.testing.torture.actor import Actor, LedgerCheck, Load, Ports
+from headwater.testing.torture.actor import Actor, LedgerCheck, Load, ServerPorts
 from headwater.testing.torture.beside import back_up
 from headwater.testing.torture.block_image import BlockImage
 from headwater.testing.torture.http_client import HttpClient, NoReplyError, NotSentError
-from headwater.testing.torture.outcome import End, Tally, Violation
+from headwater.testing.torture.outcome import BrokenPromise, End, Tally
 from headwater.testing.torture.plan import LifePlan, RoundPlan
 from headwater.testing.torture.server import ServerFailedError, ServerUnderTest
 from headwater.testing.torture.topic_ledger import TopicLedger
-from headwater.testing.torture.topics import Topics
+from headwater.testing.torture.topics import TopicActor
 
 JOIN_TIMEOUT_S: Final = 90.0
 COMMAND_TIMEOUT_S: Final = 300.0
@@ -34,7 +34,7 @@ Say = Callable[[str], None]
 class Broken:
     """Why a life ended early."""
 
-    violations: list[Violation]
+    violations: list[BrokenPromise]
     where: str
 
 
@@ -107,7 +107,7 @@ class Life:
                     return broken
             broken = self._load(plan, load, where)
         except (ServerFailedError, NoReplyError, NotSentError) as error:
-            return Broken([Violation("server", type(error).__name__, str(error))], where)
+            return Broken([BrokenPromise("server", type(error).__name__, str(error))], where)
         if broken is not None:
             return broken
         after = self._tally.counts()
@@ -163,7 +163,7 @@ class Life:
 
     def _new_load(self, plan: RoundPlan) -> Load:
         server = self._server
-        ports = Ports(server.http_port, server.kafka_port, server.rcpx_port)
+        ports = ServerPorts(server.http_port, server.kafka_port, server.rcpx_port)
         return Load(self._seed, self._plan.number, plan.number, ports, self.data, self._tally)
 
     def _load(self, plan: RoundPlan, load: Load, where: str) -> Broken | None:
@@ -179,7 +179,7 @@ class Life:
         if late:
             load.errors.append(f"threads that did not end: {', '.join(late)}")
         if load.errors:
-            return Broken([Violation("load", "E", each) for each in load.errors], where)
+            return Broken([BrokenPromise("load", "E", each) for each in load.errors], where)
         return None
 
     def _faults(self, plan: RoundPlan, load: Load) -> None:
@@ -203,7 +203,7 @@ class Life:
     def _back_up(self, load: Load) -> None:
         ledgers: dict[str, TopicLedger] = {}
         for actor in self._actors:
-            if isinstance(actor, Topics):
+            if isinstance(actor, TopicActor):
                 ledgers |= actor.ledgers
         back_up(load, self._work, ledgers, self._cold)
 
@@ -267,7 +267,7 @@ class Life:
             self._server.stop()
             self._verify()
         except (ServerFailedError, NoReplyError, NotSentError) as error:
-            return Broken([Violation("server", type(error).__name__, str(error))], where)
+            return Broken([BrokenPromise("server", type(error).__name__, str(error))], where)
         return None
 
     def _verify(self) -> None:

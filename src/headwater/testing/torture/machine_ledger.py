@@ -32,18 +32,18 @@ DEFINITION: Final[dict[str, Any]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Condition:
+class InstanceCondition:
     """What an instance is: there or not, after so many events."""
 
     exists: bool
     count: int
 
 
-NEVER_MADE: Final = Condition(exists=False, count=0)
+NEVER_MADE: Final = InstanceCondition(exists=False, count=0)
 
 
 @dataclass(slots=True)
-class Repeat:
+class RepeatableRequest:
     """A request that may be sent again under its key."""
 
     key: str
@@ -51,16 +51,18 @@ class Repeat:
 
 
 @dataclass(slots=True)
-class Instance:
+class LedgerInstance:
     identity: str
-    facts: list[tuple[float, Condition]] = field(default_factory=lambda: [(0.0, NEVER_MADE)])
-    doubts: list[Condition] = field(default_factory=list)
-    repeat: Repeat | None = None
+    facts: list[tuple[float, InstanceCondition]] = field(
+        default_factory=lambda: [(0.0, NEVER_MADE)]
+    )
+    doubts: list[InstanceCondition] = field(default_factory=list)
+    repeat: RepeatableRequest | None = None
     counts: frozenset[int] = frozenset()
     """How many events it may have had, where it is gone: the topic has the number."""
 
     @property
-    def now(self) -> Condition:
+    def now(self) -> InstanceCondition:
         return self.facts[-1][1]
 
     @property
@@ -70,19 +72,24 @@ class Instance:
 
 class MachineLedger:
     def __init__(self) -> None:
-        self.instances: dict[str, Instance] = {}
+        self.instances: dict[str, LedgerInstance] = {}
         self._lock = threading.Lock()
 
-    def add(self, identity: str) -> Instance:
+    def add(self, identity: str) -> LedgerInstance:
         with self._lock:
-            instance = self.instances[identity] = Instance(identity)
+            instance = self.instances[identity] = LedgerInstance(identity)
             return instance
 
-    def record(self, instance: Instance, condition: Condition, at: float) -> None:
+    def record(self, instance: LedgerInstance, condition: InstanceCondition, at: float) -> None:
         with self._lock:
             instance.facts.append((at, condition))
 
-    def doubt(self, instance: Instance, condition: Condition, repeat: Repeat | None = None) -> None:
+    def doubt(
+        self,
+        instance: LedgerInstance,
+        condition: InstanceCondition,
+        repeat: RepeatableRequest | None = None,
+    ) -> None:
         with self._lock:
             instance.doubts.append(condition)
             instance.repeat = repeat
@@ -109,7 +116,9 @@ class MachineLedger:
         return shortened(wrong)
 
     @staticmethod
-    def _compare_one(instance: Instance, seen: Mapping[str, Any] | None, at: float) -> list[str]:
+    def _compare_one(
+        instance: LedgerInstance, seen: Mapping[str, Any] | None, at: float
+    ) -> list[str]:
         candidates = [instance.now, *instance.doubts]
         wrong = []
         if seen is None:
@@ -141,7 +150,7 @@ class MachineLedger:
             for identity, instance in self.instances.items():
                 counted = counts.pop(identity, [])
                 if len(counted) in instance.counts:
-                    condition = Condition(instance.now.exists, len(counted))
+                    condition = InstanceCondition(instance.now.exists, len(counted))
                     instance.facts[-1] = (instance.facts[-1][0], condition)
                 instance.counts = frozenset()
                 expected = list(range(1, instance.now.count + 1))

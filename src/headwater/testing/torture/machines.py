@@ -19,10 +19,10 @@ from headwater.testing.torture.machine_ledger import (
     MACHINE,
     NEVER_MADE,
     STATES,
-    Condition,
-    Instance,
+    InstanceCondition,
+    LedgerInstance,
     MachineLedger,
-    Repeat,
+    RepeatableRequest,
 )
 from headwater.testing.torture.rcpx_client import MachineReply, RcpxClient
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from headwater.testing.torture.published_client import PublishedCaller
 
 
-class Caller(Protocol):
+class MachineCaller(Protocol):
     """One way to speak to state machines."""
 
     def create(self, identity: str) -> MachineReply: ...
@@ -49,7 +49,7 @@ class Caller(Protocol):
     def close(self) -> None: ...
 
 
-class HttpCaller:
+class HttpMachineCaller:
     def __init__(self, client: HttpClient) -> None:
         self._client = client
 
@@ -75,7 +75,7 @@ class HttpCaller:
         return reply_of(self._client.post(path, body))
 
 
-class RcpxCaller:
+class RcpxMachineCaller:
     def __init__(self, port: int) -> None:
         self._client = RcpxClient(port)
 
@@ -134,12 +134,12 @@ def created(identity: str) -> dict[str, Any]:
     return {"machine": MACHINE, "version": 1, "instance_id": identity, "initial_ctx": {"n": 0}}
 
 
-class Machines(Actor):
+class MachineActor(Actor):
     name = "machines"
 
     def __init__(self) -> None:
         self.ledger = MachineLedger()
-        self._owned: dict[str, list[Instance]] = {}
+        self._owned: dict[str, list[LedgerInstance]] = {}
         self._numbers = itertools.count(1)
 
     def prepare(self, load: Load) -> None:
@@ -150,10 +150,10 @@ class Machines(Actor):
             raise NoReplyError(f"the machine could not be defined: {answer}")
 
     def begin(self, load: Load) -> None:
-        callers: dict[str, Caller] = {
-            "http": HttpCaller(load.client()),
-            "rcpx-1": RcpxCaller(load.ports.rcpx),
-            "rcpx-2": RcpxCaller(load.ports.rcpx),
+        callers: dict[str, MachineCaller] = {
+            "http": HttpMachineCaller(load.client()),
+            "rcpx-1": RcpxMachineCaller(load.ports.rcpx),
+            "rcpx-2": RcpxMachineCaller(load.ports.rcpx),
         }
         if find_spec("rstmdb") is not None:
             # Late: it is not among what Headwater needs.
@@ -168,7 +168,7 @@ class Machines(Actor):
 
     # -- the load
 
-    def _call(self, load: Load, name: str, caller: Caller) -> None:
+    def _call(self, load: Load, name: str, caller: MachineCaller) -> None:
         random = load.random("machines", name)
         owned = self._owned.setdefault(name, [])
         try:
@@ -182,13 +182,23 @@ class Machines(Actor):
             caller.close()
 
     def _step(
-        self, load: Load, name: str, caller: Caller, owned: list[Instance], random: Random
+        self,
+        load: Load,
+        name: str,
+        caller: MachineCaller,
+        owned: list[LedgerInstance],
+        random: Random,
     ) -> None:
         usable = [each for each in owned if each.is_usable]
         if len(usable) < INSTANCES_OF_A_CALLER:
             instance = self.ledger.add(f"{name}-{next(self._numbers)}")
             owned.append(instance)
-            self._do(load, instance, Condition(True, 0), partial(caller.create, instance.identity))
+            self._do(
+                load,
+                instance,
+                InstanceCondition(True, 0),
+                partial(caller.create, instance.identity),
+            )
             return
         instance = random.choice(usable)
         count = instance.now.count
@@ -201,9 +211,9 @@ class Machines(Actor):
                 self._do(
                     load,
                     instance,
-                    Condition(True, count + 1),
+                    InstanceCondition(True, count + 1),
                     partial(caller.apply, instance.identity, params),
-                    Repeat(key, count + 1),
+                    RepeatableRequest(key, count + 1),
                 )
             case "batch":
                 size = random.randint(2, BATCH_MAX)
@@ -219,7 +229,7 @@ class Machines(Actor):
                 self._do(
                     load,
                     instance,
-                    Condition(True, count + size),
+                    InstanceCondition(True, count + size),
                     partial(caller.batch, operations),
                 )
             case "refused":
@@ -233,7 +243,7 @@ class Machines(Actor):
                 if answer.is_ok:
                     load.errors.append(f"{instance.identity}: should be refused: {given} {answer}")
             case "delete":
-                gone = Condition(False, count)
+                gone = InstanceCondition(False, count)
                 self._do(load, instance, gone, partial(caller.delete, instance.identity))
             case _:
                 caller.compact()
@@ -242,10 +252,10 @@ class Machines(Actor):
     def _do(
         self,
         load: Load,
-        instance: Instance,
-        after: Condition,
+        instance: LedgerInstance,
+        after: InstanceCondition,
         send: Any,
-        repeat: Repeat | None = None,
+        repeat: RepeatableRequest | None = None,
     ) -> None:
         try:
             answer: MachineReply = send()
@@ -311,7 +321,7 @@ class Machines(Actor):
                     "instances",
                     [f"key: {instance.identity}, {instance.now}, {repeat}: {answer}"],
                 )
-            self.ledger.record(instance, Condition(True, repeat.count), time.monotonic())
+            self.ledger.record(instance, InstanceCondition(True, repeat.count), time.monotonic())
             check.load.tally.add("machine events sent again")
 
     def _transitions(self, client: HttpClient) -> list[str]:

@@ -30,7 +30,7 @@ class End(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Violation:
+class BrokenPromise:
     """A promise that was not kept."""
 
     who: str
@@ -56,7 +56,3 @@ class Tally:
     def counts(self) -> dict[str, int]:
         with self._lock:
             return dict(self._counts)
-
-    def add_all(self, other: Tally) -> None:
-        for name, count in other.counts().items():
-            self.add(name, count)

@@ -18,17 +18,17 @@ from typing import Final
 from headwater.testing.torture.actor import Actor
 from headwater.testing.torture.beside import Beside
 from headwater.testing.torture.block_image import why_no_images
-from headwater.testing.torture.drops import Drops
-from headwater.testing.torture.embedded import Embedded
+from headwater.testing.torture.drops import DropActor
+from headwater.testing.torture.embedded import EmbeddedActor
 from headwater.testing.torture.fake_life import FakeLife
 from headwater.testing.torture.life import Broken, Life
-from headwater.testing.torture.machines import Machines
+from headwater.testing.torture.machines import MachineActor
 from headwater.testing.torture.outcome import Tally
 from headwater.testing.torture.plan import plan_life
-from headwater.testing.torture.queues import Queues
-from headwater.testing.torture.routers import Routers
+from headwater.testing.torture.queues import QueueActor
+from headwater.testing.torture.routers import RouterActor
 from headwater.testing.torture.streams import Streams
-from headwater.testing.torture.topics import Topics
+from headwater.testing.torture.topics import TopicActor
 
 ROUNDS_DEFAULT: Final = 8
 FAKE_DISK: Final = "fake-disk"
@@ -39,21 +39,21 @@ SHOWN_LINES: Final = 30
 
 def kafka_actor() -> Actor:
     """Late: the client is not among what Headwater needs."""
-    from headwater.testing.torture.kafka import Kafka
+    from headwater.testing.torture.kafka import KafkaActor
 
-    return Kafka()
+    return KafkaActor()
 
 
 PROTOCOLS: Final[dict[str, Callable[[], Actor]]] = {
-    "topics": Topics,
-    "queues": Queues,
-    "machines": Machines,
+    "topics": TopicActor,
+    "queues": QueueActor,
+    "machines": MachineActor,
     "kafka": kafka_actor,
-    "routers": Routers,
+    "routers": RouterActor,
     "streams": Streams,
     "beside": Beside,
-    "embedded": Embedded,
-    "drops": Drops,
+    "embedded": EmbeddedActor,
+    "drops": DropActor,
 }
 
 EVERYTHING: Final = (*PROTOCOLS, FAKE_DISK)

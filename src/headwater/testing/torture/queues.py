@@ -24,7 +24,7 @@ from headwater.testing.torture.http_client import (
 from headwater.testing.torture.outcome import RunOutcome
 from headwater.testing.torture.queue_ledger import Lease, QueueLedger
 from headwater.testing.torture.sse import events
-from headwater.testing.torture.topic_ledger import TopicLedger, Write
+from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger
 from headwater.testing.torture.topics import body_of, resolve_write
 
 DEAD_LETTERS: Final = "q-dead"
@@ -58,7 +58,7 @@ KINDS: Final = (
 )
 
 
-class Queues(Actor):
+class QueueActor(Actor):
     name = "queues"
 
     def __init__(self, kinds: tuple[JobKind, ...] = KINDS) -> None:
@@ -109,7 +109,7 @@ class Queues(Actor):
         turn = next(self._turns)
         count = random.choice((1, 1, 3, BATCH_MAX))
         tags = tuple(random.choice(FIFO_TAGS) for _ in range(count))
-        write = Write(f"{kind.name}.{turn}", tags, producer, turn, time.monotonic())
+        write = LedgerWrite(f"{kind.name}.{turn}", tags, producer, turn, time.monotonic())
         ledger.send(write)
         try:
             answer = client.post(topic_path(kind.name), body_of(write, 20))

@@ -16,14 +16,14 @@ from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import AWAY_PAUSE_S, LedgerCheck, Load
 from headwater.testing.torture.http_client import HttpClient, NoReplyError, topic_path
 from headwater.testing.torture.topic_ledger import Key, Stored, shortened
-from headwater.testing.torture.topics import Topics, WriteKind
+from headwater.testing.torture.topics import TopicActor, WriteKind
 
 SOURCE: Final = WriteKind("r-source", writers=2)
 CATCH_UP_S: Final = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Router:
+class RouterKind:
     name: str
     source: str
     dest: str
@@ -40,14 +40,14 @@ class Router:
 
 
 ROUTERS: Final = (
-    Router("copies", SOURCE.name, "r-copies", is_exact=False),
-    Router("exact", SOURCE.name, "r-exact", is_exact=True),
-    Router("red", SOURCE.name, "r-red", is_exact=True, tag="red"),
-    Router("chain", "r-exact", "r-chain", is_exact=True),
+    RouterKind("copies", SOURCE.name, "r-copies", is_exact=False),
+    RouterKind("exact", SOURCE.name, "r-exact", is_exact=True),
+    RouterKind("red", SOURCE.name, "r-red", is_exact=True, tag="red"),
+    RouterKind("chain", "r-exact", "r-chain", is_exact=True),
 )
 
 
-class Routers(Topics):
+class RouterActor(TopicActor):
     name = "routers"
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class Routers(Topics):
         )
 
     @staticmethod
-    def _wait_until_caught_up(client: HttpClient, check: LedgerCheck, router: Router) -> None:
+    def _wait_until_caught_up(client: HttpClient, check: LedgerCheck, router: RouterKind) -> None:
         until = time.monotonic() + CATCH_UP_S
         while time.monotonic() < until:
             answer = client.get(f"/v0/routers/{router.name}")

@@ -18,7 +18,6 @@ from headwater.testing.torture import server_process
 
 START_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
-LINES_KEPT = 400
 POLL_S = 0.02
 
 
@@ -48,11 +47,6 @@ class ServerUnderTest:
         self._process: subprocess.Popen[bytes] | None = None
         self.shift_max_ms = 0
         self.starts = 0
-
-    @property
-    def process_id(self) -> int:
-        assert self._process is not None
-        return self._process.pid
 
     @property
     def is_running(self) -> bool:

@@ -20,8 +20,8 @@ from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Load
 from headwater.testing.torture.http_client import NoReplyError, NotSentError
 from headwater.testing.torture.sse import events
-from headwater.testing.torture.topic_ledger import Followed, Gap, Write
-from headwater.testing.torture.topics import TAGS, Topics, WriteKind, body_of
+from headwater.testing.torture.topic_ledger import Followed, LedgerWrite, SeenGap
+from headwater.testing.torture.topics import TAGS, TopicActor, WriteKind, body_of
 
 KINDS: Final = (
     WriteKind("s-plain", writers=1),
@@ -34,7 +34,7 @@ ACK_S: Final = 30.0
 FRAME_BYTES_MAX: Final = 2**24
 
 
-class Streams(Topics):
+class Streams(TopicActor):
     name = "streams"
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class Streams(Topics):
         cursor = self._cursors.get(reader, 0)
         gaps, records = [], []
         if name == "tombstone":
-            gaps = [Gap(int(said["gap_from"]), int(said["gap_to"]), str(said["reason"]))]
+            gaps = [SeenGap(int(said["gap_from"]), int(said["gap_to"]), str(said["reason"]))]
             to_seq = int(said["gap_to"])
         else:
             records = topic_reading.stored_all(said["records"])
@@ -133,7 +133,7 @@ class Streams(Topics):
         ledger = self.ledgers[kind.name]
         turn = next(self._turns)
         tags = tuple(random.choice((None, *TAGS)) for _ in range(random.choice((1, 1, 5))))
-        write = Write(
+        write = LedgerWrite(
             f"{kind.name}.{turn}", tags, f"publisher/{load.round}", turn, time.monotonic()
         )
         ledger.send(write)

@@ -30,7 +30,7 @@ INVOLUNTARY = frozenset(("cap", "ttl", "mixed"))
 
 
 @dataclass(slots=True)
-class Write:
+class LedgerWrite:
     identity: str
     tags: tuple[str | None, ...]
     """Of its records, in order."""
@@ -84,7 +84,7 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap:
+class SeenGap:
     """A tombstone."""
 
     gap_from: int
@@ -97,7 +97,7 @@ class TopicReading:
     """Everything a topic shows from its beginning to its end, while no client writes."""
 
     records: list[Stored] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    gaps: list[SeenGap] = field(default_factory=list)
     head_seq: int = 0
     earliest_seq: int = 1
     at: float = 0.0
@@ -110,7 +110,7 @@ class Followed:
     from_seq: int
     to_seq: int
     records: list[Stored]
-    gaps: list[Gap]
+    gaps: list[SeenGap]
     at: float
 
 
@@ -126,7 +126,7 @@ class TopicLedger:
         self.durability = durability
         self.cap_records = cap_records
         self.ttl_ms = ttl_ms
-        self.writes: dict[str, Write] = {}
+        self.writes: dict[str, LedgerWrite] = {}
         self.deletes: list[Delete] = []
         self.head_max = 0
         self.earliest_max = 1
@@ -148,7 +148,7 @@ class TopicLedger:
 
     # -- what clients say
 
-    def send(self, write: Write) -> None:
+    def send(self, write: LedgerWrite) -> None:
         with self._lock:
             self.writes[write.identity] = write
 
@@ -233,7 +233,7 @@ class TopicLedger:
         with self._lock:
             self._followed.append(followed)
 
-    def unknown_with_keys(self) -> list[Write]:
+    def unknown_with_keys(self) -> list[LedgerWrite]:
         """Writes that may be sent again without being written twice."""
         with self._lock:
             return [
@@ -368,7 +368,7 @@ class TopicLedger:
 
     def _check_acked(
         self,
-        write: Write,
+        write: LedgerWrite,
         reading: TopicReading,
         present: dict[int, Stored],
         wrong: list[str],
@@ -391,7 +391,7 @@ class TopicLedger:
             )
 
     def _resolve(
-        self, write: Write, reading: TopicReading, seq_of: dict[Key, int], wrong: list[str]
+        self, write: LedgerWrite, reading: TopicReading, seq_of: dict[Key, int], wrong: list[str]
     ) -> None:
         """What was in doubt is known now."""
         seqs = [seq_of.get((write.identity, index)) for index in range(write.count)]
@@ -443,7 +443,7 @@ class TopicLedger:
         for gap in reading.gaps:
             wrong += self._gap_findings(gap, reading)
 
-    def _gap_findings(self, gap: Gap, reading: TopicReading) -> list[str]:
+    def _gap_findings(self, gap: SeenGap, reading: TopicReading) -> list[str]:
         if gap.reason in INVOLUNTARY:
             if not (self.cap_records or self.ttl_ms):
                 return [f"I9: {gap} in a topic without limits"]
@@ -508,7 +508,7 @@ class TopicLedger:
     def _may_be_evicted(self, seq: int, reading: TopicReading) -> bool:
         return bool(self.cap_records or self.ttl_ms) and seq < reading.earliest_seq
 
-    def _is_surely_deleted(self, write: Write, seq: int, tag: str | None) -> bool:
+    def _is_surely_deleted(self, write: LedgerWrite, seq: int, tag: str | None) -> bool:
         removed = self._removed.get(seq)
         if removed is not None and removed[0] is RunOutcome.ACKED:
             return True
@@ -519,7 +519,7 @@ class TopicLedger:
             for each in self.deletes
         )
 
-    def _may_be_deleted(self, write: Write, seq: int, tag: str | None) -> bool:
+    def _may_be_deleted(self, write: LedgerWrite, seq: int, tag: str | None) -> bool:
         if seq in self._removed:
             return True
         return any(

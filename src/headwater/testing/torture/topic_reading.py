@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from headwater.testing.torture.http_client import HttpClient, HttpReply, NoReplyError, topic_path
-from headwater.testing.torture.topic_ledger import Gap, Stored, TopicReading
+from headwater.testing.torture.topic_ledger import SeenGap, Stored, TopicReading
 
 PAGE = 1000
 
@@ -22,11 +22,11 @@ def stored(record: Mapping[str, Any]) -> Stored:
     )
 
 
-def gap_of(answer: Mapping[str, Any]) -> Gap | None:
+def gap_of(answer: Mapping[str, Any]) -> SeenGap | None:
     tombstone = answer.get("tombstone")
     if not isinstance(tombstone, dict):
         return None
-    return Gap(int(tombstone["gap_from"]), int(tombstone["gap_to"]), str(tombstone["reason"]))
+    return SeenGap(int(tombstone["gap_from"]), int(tombstone["gap_to"]), str(tombstone["reason"]))
 
 
 def diff(

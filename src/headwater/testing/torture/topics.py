@@ -19,7 +19,7 @@ from headwater.testing.torture.http_client import (
     topic_path,
 )
 from headwater.testing.torture.outcome import RunOutcome
-from headwater.testing.torture.topic_ledger import Followed, TopicLedger, Write, record_data
+from headwater.testing.torture.topic_ledger import Followed, LedgerWrite, TopicLedger, record_data
 
 DISK_CLASS_GRACE_S: Final = 5.0
 """What the disk class answered so long before a loss of power was synced by then. The log syncs ten
@@ -62,7 +62,7 @@ KINDS: Final = (
 )
 
 
-class Topics(Actor):
+class TopicActor(Actor):
     name = "topics"
 
     def __init__(self, kinds: tuple[WriteKind, ...] = KINDS) -> None:
@@ -118,7 +118,7 @@ class Topics(Actor):
         count = 1 if random.random() < 0.7 else random.randint(2, BATCH_MAX)
         turn = next(self._turns)
         tags = tuple(random.choice((None, *TAGS)) for _ in range(count))
-        write = Write(f"{kind.name}.{turn}", tags, writer, turn, time.monotonic())
+        write = LedgerWrite(f"{kind.name}.{turn}", tags, writer, turn, time.monotonic())
         write.node = random.choice((None, writer))
         if kind.has_keys:
             write.idempotency_key = write.identity
@@ -135,7 +135,7 @@ class Topics(Actor):
         self,
         load: Load,
         ledger: TopicLedger,
-        write: Write,
+        write: LedgerWrite,
         client: HttpClient,
         body: dict[str, Any],
     ) -> None:
@@ -208,7 +208,7 @@ class Topics(Actor):
         load.tally.add("records followed", len(records))
 
 
-def body_of(write: Write, padding: int) -> dict[str, Any]:
+def body_of(write: LedgerWrite, padding: int) -> dict[str, Any]:
     records = []
     for index, tag in enumerate(write.tags):
         record: dict[str, Any] = {"data": record_data(write.identity, index, padding)}
@@ -223,7 +223,7 @@ def body_of(write: Write, padding: int) -> dict[str, Any]:
     return body
 
 
-def resolve_write(load: Load, ledger: TopicLedger, write: Write, answer: HttpReply) -> None:
+def resolve_write(load: Load, ledger: TopicLedger, write: LedgerWrite, answer: HttpReply) -> None:
     """What the answer to a write says."""
     if answer.is_ok:
         body = answer.body

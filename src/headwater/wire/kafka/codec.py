@@ -13,7 +13,7 @@ from typing import Any, Final
 from headwater.core.errors import InvariantError
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.decoding import Buffer, Decode, compile_decoder
-from headwater.wire.kafka.encoding import ByteSink, Chunk, Encode, compile_encoder
+from headwater.wire.kafka.encoding import ByteSink, Encode, compile_encoder
 from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.messages import MESSAGES
 
@@ -105,10 +105,3 @@ def encode_response(api: ApiKey, version: int, values: Mapping[str, Any]) -> byt
     sink = ByteSink()
     write_response(sink, api, version, values)
     return b"".join(sink.finish())
-
-
-def response_chunks(api: ApiKey, version: int, values: Mapping[str, Any]) -> list[Chunk]:
-    """The body of a response, with record batches as the buffers that were given."""
-    sink = ByteSink()
-    write_response(sink, api, version, values)
-    return sink.finish()

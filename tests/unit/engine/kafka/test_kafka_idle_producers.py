@@ -24,7 +24,7 @@ from headwater.format.kafka.checkpoint import (
     unpack_producer,
 )
 from headwater.format.kafka.names import CHECKPOINT_NAME
-from headwater.format.kafka.records import Producer
+from headwater.format.kafka.records import BatchProducer
 from headwater.server.kafka.failures import code_of
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, KafkaLife, batch_of
@@ -35,7 +35,7 @@ MANY = 3 * AWAKE_MAX
 
 
 def sent(sequence: int, producer_id: int = 7) -> bytes:
-    return batch_of(f"{producer_id}.{sequence}", producer=Producer(producer_id, 0, sequence))
+    return batch_of(f"{producer_id}.{sequence}", producer=BatchProducer(producer_id, 0, sequence))
 
 
 def header(sequence: int, producer_id: int = 7) -> BatchHeader:

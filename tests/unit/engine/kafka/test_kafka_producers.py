@@ -8,12 +8,12 @@ from headwater.config.kafka import KafkaSettings
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError, OverloadedError
-from headwater.engine.kafka.batch_appender import Produced
 from headwater.engine.kafka.effects import apply_event
 from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.partition import Produced
 from headwater.format.kafka.batch import read_header
-from headwater.format.kafka.events import TopicMade
-from headwater.format.kafka.records import Producer
+from headwater.format.kafka.events import TopicMadeEvent
+from headwater.format.kafka.records import BatchProducer
 from headwater.server.kafka.failures import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -25,7 +25,7 @@ BOTH = (Durability.DISK, Durability.FSYNC)
 
 def sent(sequence: int, *, epoch: int = 0, producer_id: int = 7, records: int = 2) -> bytes:
     values = (f"{sequence + at}" for at in range(records))
-    return batch_of(*values, producer=Producer(producer_id, epoch, sequence))
+    return batch_of(*values, producer=BatchProducer(producer_id, epoch, sequence))
 
 
 def new_life() -> KafkaLife:
@@ -98,7 +98,7 @@ def test_a_batch_the_log_refused_is_new_when_it_comes_again() -> None:
     life.append("orders", sent(0))
     disk.capacity_bytes = 0
     with pytest.raises(Exception, match="no room"):
-        life.append("orders", batch_of("x" * 2000, producer=Producer(7, 0, 2)))
+        life.append("orders", batch_of("x" * 2000, producer=BatchProducer(7, 0, 2)))
     disk.capacity_bytes = None
     life.clock.advance(2_000_000)
     assert life.append("orders", sent(2)).base_offset == 2
@@ -127,7 +127,9 @@ def test_a_producer_whose_first_batches_found_no_room_begins_with_the_first() ->
     life = KafkaLife(disk)
     life.create("orders")
     disk.capacity_bytes = 0
-    large = [batch_of("x" * 70_000, producer=Producer(7, 0, sequence)) for sequence in range(2)]
+    large = [
+        batch_of("x" * 70_000, producer=BatchProducer(7, 0, sequence)) for sequence in range(2)
+    ]
     with pytest.raises(DiskFullError):
         life.append("orders", large[0])
     disk.capacity_bytes = None
@@ -179,7 +181,7 @@ def test_replaying_what_a_checkpoint_knows_already_changes_nothing() -> None:
     before = topic.meta()
     for sequence in range(8, 14, 2):
         partition.producers.replay(read_header(sent(sequence)), sequence)
-    made = TopicMade(1, "orders", topic.topic_id, 1, {})
+    made = TopicMadeEvent(1, "orders", topic.topic_id, 1, {})
     apply_event(life.store.core, made, 10**6)
     assert life.store.topic(1, "orders") is topic
     life.store.core.changed(topic)

@@ -12,7 +12,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, Tracer, TracerProvider
 from pyroaring import BitMap64
 
 from headwater.core.durability import Durability
-from headwater.engine.kafka.batch_appender import Produced
+from headwater.engine.partition import Produced
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,

@@ -21,7 +21,7 @@ from headwater.format.kafka.batch import (
     read_header,
 )
 from headwater.format.kafka.compression import compress
-from headwater.format.kafka.records import NewRecord, Producer, decode_records, encode_batch
+from headwater.format.kafka.records import BatchProducer, NewRecord, decode_records, encode_batch
 from tests.kafka.kafka_python import kafka
 
 EVERY_CODEC = range(len(CODECS))
@@ -77,7 +77,7 @@ def test_what_other_libraries_write_is_read(library: str, codec: int) -> None:
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_what_we_write_other_libraries_read(library: str, codec: int) -> None:
     needs_codec(library, codec)
-    batch = encode_batch(RECORDS, codec=codec, producer=Producer(7, 1, 5))
+    batch = encode_batch(RECORDS, codec=codec, producer=BatchProducer(7, 1, 5))
     read = LIBRARIES[library].memory_records.MemoryRecords(batch).next_batch()
     assert read.validate_crc()
     assert read.producer_id == 7

@@ -187,8 +187,8 @@ MEMBER = events.GroupMember(
     "m-1", "one", "client", "/::1", 10**7, 6 * 10**7, (("range", b"\0r"), ("sticky", b"")), b"\0a"
 )
 EVENTS: list[events.AnyEvent] = [
-    events.TopicMade(1, "orders", b"i" * 16, 3, {"retention.ms": "5", "x": "y" * 300}),
-    events.TopicDropped(b"i" * 16),
+    events.TopicMadeEvent(1, "orders", b"i" * 16, 3, {"retention.ms": "5", "x": "y" * 300}),
+    events.TopicDroppedEvent(b"i" * 16),
     events.PartitionsAdded(b"i" * 16, 9),
     events.ConfigsSet(b"i" * 16, {}),
     events.LogStartMoved(b"i" * 16, 1, 2**40),

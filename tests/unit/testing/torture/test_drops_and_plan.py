@@ -5,12 +5,12 @@ from __future__ import annotations
 from headwater.testing.torture.drops import Name
 from headwater.testing.torture.outcome import End, RunOutcome
 from headwater.testing.torture.plan import plan_life
-from headwater.testing.torture.topic_ledger import Stored, TopicReading, Write, record_data
+from headwater.testing.torture.topic_ledger import LedgerWrite, Stored, TopicReading, record_data
 
 
 def written(name: Name, turn: int, seq: int, at: float) -> None:
     identity = f"d.{name.now.number}.{turn}"
-    name.now.ledger.send(Write(identity, (None,), "w", turn, at))
+    name.now.ledger.send(LedgerWrite(identity, (None,), "w", turn, at))
     name.now.ledger.ack(identity, seq, seq, at + 0.1)
 
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 from functools import partial
 
 from headwater.testing.torture.kafka_ledger import KafkaLedger, Message, PartitionReading
-from headwater.testing.torture.machine_ledger import Condition, Instance, MachineLedger
+from headwater.testing.torture.machine_ledger import (
+    InstanceCondition,
+    LedgerInstance,
+    MachineLedger,
+)
 from headwater.testing.torture.outcome import RunOutcome
 from headwater.testing.torture.queue_ledger import Lease, QueueLedger
 from headwater.testing.torture.routers import copy_findings
 from headwater.testing.torture.topic_ledger import (
+    LedgerWrite,
     Stored,
     TopicLedger,
     TopicReading,
-    Write,
     record_data,
 )
 
@@ -23,7 +27,7 @@ from headwater.testing.torture.topic_ledger import (
 def queue(*, is_fifo: bool = False, max_deliveries: int = 0) -> QueueLedger:
     """Jobs 1 to 3, all of tag a, all acked."""
     ledger = QueueLedger(TopicLedger("q"), max_deliveries, is_fifo=is_fifo)
-    ledger.topic.send(Write("j", ("a", "a", "a"), "w", 1, 0.0))
+    ledger.topic.send(LedgerWrite("j", ("a", "a", "a"), "w", 1, 0.0))
     ledger.topic.ack("j", 1, 3, 0.5)
     return ledger
 
@@ -138,13 +142,13 @@ def test_a_fifo_queue_that_hands_out_two_of_a_tag_is_seen() -> None:
 # -- machines
 
 
-def machines() -> tuple[MachineLedger, Instance]:
+def machines() -> tuple[MachineLedger, LedgerInstance]:
     """One instance that is made and moved twice; a third event has no answer."""
     ledger = MachineLedger()
     instance = ledger.add("i")
     for count in range(3):
-        ledger.record(instance, Condition(exists=True, count=count), count + 1.0)
-    ledger.doubt(instance, Condition(exists=True, count=3))
+        ledger.record(instance, InstanceCondition(exists=True, count=count), count + 1.0)
+    ledger.doubt(instance, InstanceCondition(exists=True, count=3))
     return ledger, instance
 
 
@@ -160,13 +164,13 @@ def test_an_instance_is_what_was_answered_or_what_was_not() -> None:
     for count in (2, 3):
         ledger, instance = machines()
         assert ledger.compare(seen(count), 9.0) == []
-        assert instance.now == Condition(exists=True, count=count)
+        assert instance.now == InstanceCondition(exists=True, count=count)
         assert ledger.check_transitions(told(*range(1, count + 1))) == []
 
 
 def test_an_instance_that_forgot_an_event_is_seen() -> None:
     (found,) = machines()[0].compare(seen(1), 9.0)
-    assert found.startswith("I1: i is s1 {'n': 1}; it was Condition(exists=True, count=2)")
+    assert found.startswith("I1: i is s1 {'n': 1}; it was InstanceCondition(exists=True, count=2)")
 
 
 def test_an_instance_that_is_gone_is_seen() -> None:

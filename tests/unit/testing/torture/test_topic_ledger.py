@@ -7,17 +7,17 @@ from dataclasses import replace
 from headwater.testing.torture.outcome import End, RunOutcome
 from headwater.testing.torture.topic_ledger import (
     Followed,
-    Gap,
+    LedgerWrite,
+    SeenGap,
     Stored,
     TopicLedger,
     TopicReading,
-    Write,
     record_data,
 )
 
 
-def write(identity: str, turn: int, *tags: str | None) -> Write:
-    return Write(identity, tags or (None,), "w", turn, sent_at=float(turn))
+def write(identity: str, turn: int, *tags: str | None) -> LedgerWrite:
+    return LedgerWrite(identity, tags or (None,), "w", turn, sent_at=float(turn))
 
 
 def stored(seq: int, identity: str, index: int = 0, tag: str | None = None) -> Stored:
@@ -137,7 +137,7 @@ def test_a_deleted_record_that_comes_back_is_seen() -> None:
 
 def test_a_gap_that_no_limit_explains_is_seen() -> None:
     ledger = ledger_with()
-    found = ledger.check(TopicReading(ACKED, [Gap(1, 2, "cap")], 4, 1))
+    found = ledger.check(TopicReading(ACKED, [SeenGap(1, 2, "cap")], 4, 1))
     assert any("in a topic without limits" in each for each in found)
 
 
@@ -149,8 +149,8 @@ def test_a_cap_that_takes_too_much_is_seen() -> None:
 
 def test_a_tombstone_that_says_too_little_is_seen() -> None:
     ledger = ledger_with(cap_records=2)
-    found = ledger.check(TopicReading(ACKED[2:], [Gap(1, 1, "cap")], 4, 3))
-    assert any(each.startswith("I9: Gap(gap_from=1, gap_to=1") for each in found)
+    found = ledger.check(TopicReading(ACKED[2:], [SeenGap(1, 1, "cap")], 4, 3))
+    assert any(each.startswith("I9: SeenGap(gap_from=1, gap_to=1") for each in found)
 
 
 def test_what_a_reader_missed_is_seen() -> None:

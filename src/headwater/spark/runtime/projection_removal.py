@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.spark.sessions.java_classes import errors, left_out, new
+from headwater.spark.runtime.java_classes import errors, left_out, new
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

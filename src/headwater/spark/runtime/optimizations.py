@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from headwater.spark.sessions import column_pruning, filter_pushdown, projection_removal
+from headwater.spark.runtime import column_pruning, filter_pushdown, projection_removal
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,7 +2,7 @@
 
 A worker that reads or writes a topic imports numpy, Arrow and this package, which takes longer
 than most small tasks. Loaded once before the fork, they cost each worker nothing, and their memory
-is shared. Spark starts this module as `python -m headwater.spark.sessions.fork_server` in place of
+is shared. Spark starts this module as `python -m headwater.spark.runtime.fork_server` in place of
 its own daemon.
 """
 
@@ -13,7 +13,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any, Final
 
-MODULE: Final = __name__ if __name__ != "__main__" else "headwater.spark.sessions.fork_server"
+MODULE: Final = __name__ if __name__ != "__main__" else "headwater.spark.runtime.fork_server"
 NEEDED: Final = (
     "numpy",
     "pyarrow.compute",

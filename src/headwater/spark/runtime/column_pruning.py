@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headwater.spark.sessions.java_classes import add_optimizer_rule, errors, left_out
+from headwater.spark.runtime.java_classes import add_optimizer_rule, errors, left_out
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,8 +11,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.spark.sessions.fork_server import polite
-from headwater.spark.sessions.java_classes import errors, new
+from headwater.spark.runtime.fork_server import polite
+from headwater.spark.runtime.java_classes import errors, new
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
