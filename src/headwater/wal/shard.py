@@ -13,7 +13,7 @@ from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, PoisonedError
 from headwater.wal.committer import GroupCommitter, LogState
-from headwater.wal.compiled_groups import Watcher, compiled_groups
+from headwater.wal.compiled_groups import LoopedOwner, compiled_groups
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import GroupLog
 from headwater.wal.groups import Groups, QueuedGroups
@@ -93,7 +93,7 @@ class Shard:
             raise poison
         self._groups.put(ticket)
 
-    def deliver_to(self, watcher: Watcher, take_effect: Listener) -> None:
+    def deliver_to(self, watcher: LoopedOwner, take_effect: Listener) -> None:
         """Have an owner with a loop take the answers itself, instead of the listener."""
         if self._compiled is not None:
             self._compiled.deliver_to(watcher, take_effect)

@@ -16,7 +16,7 @@ from headwater.disk import Disk
 from headwater.format.checksum import checksum64
 from headwater.format.names import shard_directory_name
 from headwater.wal.committer import LogState
-from headwater.wal.compiled_groups import Watcher
+from headwater.wal.compiled_groups import LoopedOwner
 from headwater.wal.counters import WalCounters
 from headwater.wal.frame_log import FrameLog
 from headwater.wal.policy import ByClass, SyncPolicy
@@ -82,7 +82,7 @@ class ShardedWal:
         for shard in self.shards:
             shard.start()
 
-    def deliver_to(self, watcher: Watcher, take_effect: Listener) -> None:
+    def deliver_to(self, watcher: LoopedOwner, take_effect: Listener) -> None:
         """Have an owner with a loop take the answers itself, instead of the listener."""
         for shard in self.shards:
             shard.deliver_to(watcher, take_effect)

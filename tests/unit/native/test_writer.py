@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,11 +26,12 @@ steps = st.lists(
 @is_compiled
 @given(steps, st.integers(0, 600))
 def test_the_compiled_window_waits_as_long_as_its_twin(
-    taken: list[tuple[str, int]], waiting: int
+    taken: list[tuple[Any, ...]], waiting: int
 ) -> None:
     native = compiled("writer")
     assert native is not None
-    twin, window = CommitWindow(500, 10_000), native.CommitWindow(500, 10_000)
+    twin: Any = CommitWindow(500, 10_000)
+    window = native.CommitWindow(500, 10_000)
     for name, *values in taken:
         for each in (twin, window):
             if name == "pressure":

@@ -79,7 +79,7 @@ SCHEDULES: dict[str, list[Group | Fault]] = {
     "one at a time": [Group((n,)) for n in (0, 1, 200, 3_000)],
     "many at once": [Group((200,) * n) for n in (1, 2, 20, 7, 30)],
     "over the limits of a group": [Group((3_000, 3_000, 1, 5_999, 6_001, 2)), Group((1,) * 50)],
-    "over files": [Group((900, 900)) for _ in range(30)] + [Group((20_000, 5))],
+    "over files": [*(Group((900, 900)) for _ in range(30)), Group((20_000, 5))],
     "classes in one group": [
         Group((100, 100, 100), disk=(1,)),
         Group((10, 10), disk=(0, 1)),
@@ -171,7 +171,12 @@ class Life:
             for at, size in enumerate(group.sizes)
         ]
         arrived, let_go = threading.Event(), threading.Event()
-        held = self.shard.call(lambda: (arrived.set(), let_go.wait(10)))
+
+        def stand_still() -> None:
+            arrived.set()
+            assert let_go.wait(10)
+
+        held = self.shard.call(stand_still)
         assert arrived.wait(10)
         submitted = []
         for ticket in tickets:
@@ -323,7 +328,12 @@ def test_what_a_loop_has_not_collected_when_the_shard_closes_reaches_it_all_the_
     shard, begun = looped(tmp_path / "data", loop, taken.extend)
     begun()
     busy, let_go = threading.Event(), threading.Event()
-    loop.call_soon_threadsafe(lambda: (busy.set(), let_go.wait(10)))
+
+    def be_elsewhere() -> None:
+        busy.set()
+        let_go.wait(10)
+
+    loop.call_soon_threadsafe(be_elsewhere)
     assert busy.wait(10)
     tickets = [Ticket(b"late", 1, FSYNC) for _ in range(20)]
     for ticket in tickets:
