@@ -258,7 +258,7 @@ cdef class ReturnMeter:
 
 @cython.final
 cdef class CommitWindow:
-    """The twin of `headwater.wal.policy.CommitWindow`, for the thread without the interpreter."""
+    """The twin of `headwater.wal.policy.CommitWindow` that overlaps with the submitters."""
 
     cdef readonly ReturnMeter returns
     cdef public int64_t expected
@@ -281,9 +281,10 @@ cdef class CommitWindow:
         return relaxed + <int64_t>((self.us_max - relaxed) * self.pressure + 0.5)
 
     cpdef int64_t relaxed_us(self, int64_t waiting) noexcept nogil:
-        if (self.expected - waiting) * self.returns.return_us > self.sync_us:
+        cdef double back_us = (self.expected - waiting) * self.returns.return_us
+        if back_us > self.sync_us:
             return 0
-        return min(max(<int64_t>(self.sync_us + 0.5), self.us_min), self.us_max)
+        return min(max(<int64_t>(max(self.sync_us, 2 * back_us) + 0.5), self.us_min), self.us_max)
 
     cpdef void observe(self, int64_t writers, int64_t sync_us) noexcept nogil:
         self.expected = writers

@@ -138,18 +138,22 @@ class CommitWindow:
     """Whether a group waits for company, and for how long.
 
     Writers that wait for their acks come back after a sync. So those who were in the last group,
-    and those who came while it was synced, predict who comes next. To wait for those who are
-    missing pays when they are here before a sync without them would be through: otherwise the next
-    group comes together while this one is synced, and neither the disk nor the submitters rest. On
-    a slow disk everybody shares one sync; on a quick one with many writers nobody waits. A lone
-    writer never does, and a prediction that fails is dropped at once.
+    and those who came while it was synced, predict who comes next, and how long they took to come
+    back says when. A lone writer never waits, and a prediction that fails is dropped at once.
 
-    Both times are measured, see docs/decisions/0038-one-log-thread-without-the-interpreter.md.
+    A thread that holds no interpreter `overlaps` with the submitters. Then waiting pays only when
+    the missing are here before a sync without them would be through; otherwise the next group comes
+    together while this one is synced. On a slow disk all share one sync; on a quick one with many
+    writers nobody waits. A thread of Python takes the interpreter from those who are on their way
+    with every group that it makes, so there it always pays.
+
+    See docs/decisions/0038-one-log-thread-without-the-interpreter.md.
     """
 
-    def __init__(self, us_min: int, us_max: int) -> None:
+    def __init__(self, us_min: int, us_max: int, *, overlaps: bool = False) -> None:
         self._us_min = us_min
         self._us_max = us_max
+        self._overlaps = overlaps
         self._pressure = 0.0
         self._sync_us = 0.0
         self.returns = ReturnMeter()
@@ -168,9 +172,10 @@ class CommitWindow:
 
     def relaxed_us(self, waiting: int) -> int:
         """How long it would wait without pressure."""
-        if (self.expected - waiting) * self.returns.return_us > self._sync_us:
+        back_us = (self.expected - waiting) * self.returns.return_us
+        if self._overlaps and back_us > self._sync_us:
             return 0
-        return min(max(round(self._sync_us), self._us_min), self._us_max)
+        return round(min(max(self._sync_us, 2 * back_us, self._us_min), self._us_max))
 
     def observe(self, writers: int, sync_us: int) -> None:
         """This many were there at the end of a sync: answered by it, or waiting for the next."""

@@ -30,7 +30,7 @@ def test_the_compiled_window_waits_as_long_as_its_twin(
 ) -> None:
     native = compiled("writer")
     assert native is not None
-    twin: Any = CommitWindow(500, 10_000)
+    twin: Any = CommitWindow(500, 10_000, overlaps=True)
     window = native.CommitWindow(500, 10_000)
     for name, *values in taken:
         for each in (twin, window):

@@ -100,9 +100,11 @@ def test_a_group_that_is_all_here_goes_at_once_and_a_failed_prediction_is_droppe
     assert window.wait_us(1) == 0
 
 
-def window_of(expected: int, sync_us: int, return_us: int) -> CommitWindow:
+def window_of(
+    expected: int, sync_us: int, return_us: int, *, overlaps: bool = True
+) -> CommitWindow:
     """One that saw a sync of so long, and writers who took so long to come back, each."""
-    window = CommitWindow(500, 10_000)
+    window = CommitWindow(500, 10_000, overlaps=overlaps)
     window.observe(expected, sync_us)
     window.returns.answered(expected, 0, 0)
     window.returns.returned(expected * return_us)
@@ -127,6 +129,17 @@ def test_a_group_waits_when_the_missing_are_here_before_a_sync_would_be_through(
     window = window_of(missing + 1, sync_us, return_us)
     assert window.wait_us(1) == window.relaxed_us(1) == wait_us
     assert window.wait_us(missing + 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("missing", "sync_us", "return_us", "wait_us"),
+    [(64, 100, 12, 1_536), (8, 100, 12, 500), (64, 5_000, 12, 5_000), (500, 5_000, 12, 10_000)],
+)
+def test_a_thread_that_takes_the_interpreter_always_waits_for_those_who_are_missing(
+    missing: int, sync_us: int, return_us: int, wait_us: int
+) -> None:
+    window = window_of(missing + 1, sync_us, return_us, overlaps=False)
+    assert window.wait_us(1) == wait_us
 
 
 def test_pressure_makes_a_group_wait_also_where_it_would_not_pay() -> None:

@@ -194,19 +194,6 @@ def test_on_a_slow_disk_a_group_waits_for_those_who_come_back(
     assert log.groups == [[b"a", b"b", b"c"]]
 
 
-def test_on_a_quick_disk_a_group_goes_without_those_who_take_longer_than_a_sync(
-    shard: Shard, log: ListLog, clock: ManualClock
-) -> None:
-    slow_sync(log, clock, 100)
-    clock.wait_for_waiters(1)
-    shard.window.observe(3, 100)
-    shard.window.returns.answered(3, 0, clock.monotonic_us())
-    shard.window.returns.returned(clock.monotonic_us() + 3 * 60)  # two are 120 us away
-    first = ticket(b"first")
-    shard.submit(first)
-    assert first.wait(10), "the clock stands still"
-
-
 @pytest.mark.claims(183)
 def test_company_that_does_not_come_is_waited_for_once(
     shard: Shard, log: ListLog, clock: ManualClock
