@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check format docs docs-format docs-conformance docs-walks test test-all test-pure test-spark-oldest crash torture bench bench-server bench-scale bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
+.PHONY: help venv lint check format docs docs-format docs-conformance docs-walks twins test test-all test-pure test-spark-oldest crash torture bench bench-server bench-scale bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -74,6 +74,9 @@ docs-walks: $(STAMP) ## Write docs/walks.md: a write, a read, a claim and more, 
 
 docs-conformance: $(STAMP) ## Write docs/conformance.md: which test shows which claim
 	$(BIN)/python -m tests.conformance.table
+
+twins: $(STAMP) ## Write the blocking modules from the awaitable ones
+	$(BIN)/python -m tests.blocking_twins.twins
 
 test: $(STAMP) ## Run the fast tests
 	$(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" $(ARGS)

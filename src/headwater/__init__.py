@@ -12,6 +12,7 @@ from headwater.core.late_names import late_names
 from headwater.core.version import __version__
 
 if TYPE_CHECKING:
+    from headwater.api.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOptions
     from headwater.api.machine_requests import ApplyEvent, CreateInstance, DeleteInstance
     from headwater.client import AsyncClient, Client
     from headwater.client.errors import (
@@ -22,9 +23,7 @@ if TYPE_CHECKING:
         UnexpectedAnswerError,
         UnreachableError,
     )
-    from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOptions
     from headwater.client.retry import Retry
-    from headwater.client.watch import TopicGone, Watched
     from headwater.config.engine import EngineSettings
     from headwater.core.records import Record
     from headwater.core.results import (
@@ -39,7 +38,9 @@ if TYPE_CHECKING:
         Requeued,
         RouterState,
         Tombstone,
+        TopicGone,
         TopicState,
+        Watched,
     )
     from headwater.engine.async_database import AsyncDatabase
     from headwater.engine.database import Database
@@ -65,10 +66,10 @@ __getattr__ = late_names(
         "Diff": "headwater.core.results:Diff",
         "EngineSettings": "headwater.config.engine:EngineSettings",
         "ForbiddenError": "headwater.client.errors:ForbiddenError",
-        "GiveBackError": "headwater.client.jobs:GiveBackError",
+        "GiveBackError": "headwater.api.jobs:GiveBackError",
         "LeaseResult": "headwater.core.results:LeaseResult",
         "NoAnswerError": "headwater.client.errors:NoAnswerError",
-        "Outcome": "headwater.client.jobs:Outcome",
+        "Outcome": "headwater.api.jobs:Outcome",
         "PayloadTooLargeError": "headwater.client.errors:PayloadTooLargeError",
         "QueueStats": "headwater.core.results:QueueStats",
         "ReadOnlyDatabase": "headwater.engine.read_only:ReadOnlyDatabase",
@@ -76,16 +77,16 @@ __getattr__ = late_names(
         "Requeued": "headwater.core.results:Requeued",
         "Retry": "headwater.client.retry:Retry",
         "RouterState": "headwater.core.results:RouterState",
-        "Stop": "headwater.client.jobs:Stop",
+        "Stop": "headwater.api.jobs:Stop",
         "Tombstone": "headwater.core.results:Tombstone",
-        "TopicGone": "headwater.client.watch:TopicGone",
+        "TopicGone": "headwater.core.results:TopicGone",
         "TopicState": "headwater.core.results:TopicState",
         "UnauthorizedError": "headwater.client.errors:UnauthorizedError",
         "UnexpectedAnswerError": "headwater.client.errors:UnexpectedAnswerError",
         "UnreachableError": "headwater.client.errors:UnreachableError",
-        "Watched": "headwater.client.watch:Watched",
-        "WorkDone": "headwater.client.jobs:WorkDone",
-        "WorkOptions": "headwater.client.jobs:WorkOptions",
+        "Watched": "headwater.core.results:Watched",
+        "WorkDone": "headwater.api.jobs:WorkDone",
+        "WorkOptions": "headwater.api.jobs:WorkOptions",
         "open": "headwater.engine.opening:open_database",
         "open_async": "headwater.engine.opening:open_database_async",
     },

@@ -105,4 +105,4 @@ def test_a_round_that_failed_is_made_good_by_the_next(number: int, evicted: bool
             assert names == kept.led_to(), (nth, failed)
         for disk in (kept.fake.after_kill(), kept.fake.after_power_loss()):
             assert KafkaLife(disk, SETTINGS).values("clicks") == CLICKS, (nth, failed)
-        tried(f"kafka's keeper: {errno.errorcode[number]} once", 1)
+        tried(f"kafka's maintenance thread: {errno.errorcode[number]} once", 1)

@@ -1,4 +1,4 @@
-"""A log looked at file by file gives the report of a look in order, whatever is damaged."""
+"""A log surveyed file by file gives the report of a survey in order, whatever is damaged."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SNAPSHOT_PARTS: Final[tuple[str | Layout, ...]] = (
     f"""
 `{META_DIRECTORY}/{snapshot_name(12)}` is everything about topics that is not records. It is written
 under a temporary name, synced and renamed; the one before is kept until the next, and log files go
-only when both have absorbed them. A start reads the newest that is sound.
+only when both hold what was in them. A start reads the newest that is sound.
 """,
     SNAPSHOT_HEADER,
     f"""

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import headwater
-from headwater.api.machine_requests import ApplyEvent, CreateInstance, DeleteInstance
-from headwater.api.machines import Machines, Moved
+from headwater.api.machine_requests import ApplyEvent, CreateInstance, DeleteInstance, Moved
+from headwater.api.machines import Machines
 from headwater.client.calls import RepeatRule
 from headwater.client.machine_http import machine_operation
 from headwater.client.operations import RetryPolicy, Send

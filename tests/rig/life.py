@@ -19,6 +19,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.results import Appended
 from headwater.disk import Disk
 from headwater.engine.database import Database
+from headwater.engine.drivers import BlockingDriver
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, Operation
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
@@ -103,7 +104,7 @@ def open_stepped(disk: Disk, settings: EngineSettings, clock: ManualClock) -> Da
         make_maintenance=SteppedMaintenance,
         make_forwarder=SteppedForwarder,
     )
-    return Database(engine)
+    return Database(engine, BlockingDriver(engine.core))
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -13,9 +12,10 @@ from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.engine.operation import Answered, Operation
 from headwater.engine.pending import Pending
 from headwater.server.access.quotas import Usage
+from headwater.server.backend import Backend
 from headwater.server.operation_runner import OneStep, OperationRunner, Work
 
-APP = cast(Any, SimpleNamespace())
+BACKEND = Backend()
 Make = Callable[[Callable[[], Pending[Any]], Callable[[Any], str]], Work[str]]
 
 
@@ -23,7 +23,7 @@ class Noted(OperationRunner[str]):
     """A surface that writes down what it would answer."""
 
     def __init__(self, usage: Usage, steps: Work[str]) -> None:
-        super().__init__(APP, usage, steps)
+        super().__init__(BACKEND, usage, steps)
         self.usage = usage
         self.said: list[tuple[str, object, int]] = []
 

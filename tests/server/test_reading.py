@@ -13,7 +13,7 @@ import numpy
 import pyarrow.ipc
 import pytest
 
-from headwater.server.http import read_handlers
+from headwater.engine.topics import arrow
 from tests.server.raw_http import Answer, RawHttp
 from tests.server.running_server import PATIENCE_S, RunningServer, eventually
 
@@ -242,8 +242,8 @@ def test_the_server_answers_others_while_arrow_is_loaded_for_the_first_who_asks(
         assert go_on.wait(PATIENCE_S), "nobody else was answered meanwhile"
         return import_module(name)
 
-    monkeypatch.setattr(read_handlers, "import_module", load_slowly)
-    read_handlers._load_arrow.cache_clear()
+    monkeypatch.setattr(arrow, "import_module", load_slowly)
+    arrow._load.cache_clear()
     http.write(topic, 1)
     with server.talk() as other, ThreadPoolExecutor(1) as pool:
         asked = pool.submit(other.get, f"/v0/topics/{topic}/arrow")
@@ -273,7 +273,7 @@ def test_a_range_of_arrow_is_open_below_and_closed_above(http: RawHttp, topic: s
 def test_an_arrow_answer_is_bounded_in_bytes(
     http: RawHttp, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headwater.server.http.read_handlers.ARROW_BYTES_MAX", 100_000)
+    monkeypatch.setattr("headwater.engine.topics.arrow.PAGE_BYTES_MAX", 100_000)
     for _ in range(20):
         http.write(topic, *["x" * 10_000] * 100)
     first = http.get(f"/v0/topics/{topic}/arrow")

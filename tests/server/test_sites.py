@@ -200,7 +200,7 @@ def test_readiness_names_nothing_to_a_page_of_another_site(
     """It is open to all, and tells which topics are damaged to those who may ask for them."""
     ledger = SimpleNamespace(count=1)
     monkeypatch.setattr(handlers, "ledgers_of", lambda _app: [ledger])
-    monkeypatch.setattr(handlers, "damage_seen", lambda _app, key: key.may_name("orders"))
+    monkeypatch.setattr(handlers, "damage_seen", lambda _backend, key: key.may_name("orders"))
     with shared_sites.talk() as http:
         assert http.get("/readyz").json["damage"] is True
         for told in ({"host": "evil.example"}, {"sec-fetch-site": "cross-site"}):

@@ -199,4 +199,4 @@ def test_a_follower_that_breaks_keeps_nobody_else_waiting(
 
 
 def test_a_fresh_governor_is_under_no_pressure() -> None:
-    assert (Governor().coalesce_us, Governor().commit_window_us) == (0, None)
+    assert (Governor().coalesce_us, Governor().rungs) == (0, frozenset())

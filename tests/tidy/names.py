@@ -24,7 +24,6 @@ MAY_MEAN_TWO: Final[Mapping[str, str]] = {
     "Batch": "of a stream, of a request, and in Kafka's log: each is named in its own package only",
     "Claimed": _TWIN,
     "Diff": _TWIN,
-    "HandOver": "a step of the driver, and the one of a watch",
     "Place": "where a job's topics are, which users name; and where records lie in a log",
     "Produce": "Kafka's own word: the request, and one batch of it on its way",
     "Requeued": _TWIN,

@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from headwater.model.machines.errors import bad_request
+from headwater.wire import machine_answers as answers
+
+Moved = answers.TransitionAnswer | answers.GapAnswer
+"""A transition; or a gap, where transitions were missed or are gone."""
 
 Sees = Callable[[str], bool]
 """May the caller see this machine? Instances of other machines do not exist for the caller."""

@@ -1,16 +1,20 @@
-"""State machines for callers that may block: embedded, and over HTTP."""
+# Generated from api/async_machines.py by "make twins"; change that file, not this one.
+"""State machines for programs that may block: embedded, and over HTTP."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from headwater.api import machine_requests as requests
-from headwater.api.machine_requests import WatchFilter, watch_filter
+from headwater.api.machine_requests import Moved, WatchFilter, watch_filter
 from headwater.wire import machine_answers as answers
 
-Moved = answers.TransitionAnswer | answers.GapAnswer
-"""A transition; or a gap, where transitions were missed or are gone."""
+
+class MachineCalls(Protocol):
+    """How a call of machines is carried out."""
+
+    def __call__(self, call: requests.MachineCall, /) -> Any: ...
 
 
 class Machines:
@@ -18,7 +22,7 @@ class Machines:
 
     def __init__(
         self,
-        call: Callable[[requests.MachineCall], Any],
+        call: MachineCalls,
         watch: Callable[[WatchFilter, int | None, int | None], Iterator[Moved]],
     ) -> None:
         self._call = call

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from headwater.api.machines import Moved
+from headwater.api.machine_requests import Moved
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.machine import (
     DirectoryOption,

@@ -11,10 +11,8 @@ import typer
 from headwater.core.errors import RequestError
 from headwater.disk import Disk
 from headwater.format.names import (
-    CURRENT_NAME,
     WAL_DIRECTORY,
-    parse_shard_directory_name,
-    parse_wal_file_name,
+    is_log_name,
 )
 from headwater.recovery.topics.survey import access_error, list_directory
 
@@ -51,7 +49,7 @@ def find_log(disk: Disk, directory: Path) -> LogDirectory:
             return LogDirectory(directory / WAL_DIRECTORY, directory, is_whole=True)
     except OSError as error:
         raise access_error(directory, error) from error
-    if any(map(_is_log_name, names)):
+    if any(map(is_log_name, names)):
         data = directory.absolute().parent if directory.name == WAL_DIRECTORY else None
         return LogDirectory(directory, data)
     if directory.name == WAL_DIRECTORY and not names:
@@ -59,12 +57,4 @@ def find_log(disk: Disk, directory: Path) -> LogDirectory:
     raise RequestError(
         f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it; "
         "name the directory that Headwater was started with"
-    )
-
-
-def _is_log_name(name: str) -> bool:
-    return (
-        name == CURRENT_NAME
-        or parse_wal_file_name(name) is not None
-        or parse_shard_directory_name(name) is not None
     )

@@ -14,12 +14,12 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from headwater.api.jobs import GiveBackError, Outcome, Stop, WorkDone
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, finish, printable, say, say_json
 from headwater.cli.queue import LeaseOption
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
-from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone
 from headwater.core.errors import RequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP
 from headwater.core.results import ClaimedJob

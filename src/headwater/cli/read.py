@@ -12,10 +12,9 @@ from headwater.cli.output import complain, finish, printable, say, say_json
 from headwater.cli.records import say_record, say_tombstone
 from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
 from headwater.cli.topic import TopicArgument
-from headwater.client.watch import Item, TopicGone
 from headwater.core import limits
 from headwater.core.records import Record
-from headwater.core.results import Tombstone
+from headwater.core.results import Item, Tombstone, TopicGone
 
 FOLLOW_GIVE_UP_AFTER_S = 600.0
 MatchOption = Annotated[

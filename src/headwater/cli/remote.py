@@ -13,7 +13,8 @@ import msgspec
 import typer
 
 from headwater.cli.files import read_text_file
-from headwater.client.blocking import DEFAULT_URL, Client
+from headwater.client.blocking import Client
+from headwater.client.operations import DEFAULT_URL
 from headwater.client.retry import Retry
 from headwater.core.errors import AccessError, RequestError
 from headwater.disk import Disk, PosixDisk, replace_file

@@ -1,5 +1,7 @@
 """What users import: blocking and awaitable clients of a server, with retries and typed errors."""
 
+from headwater.api.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOptions
+from headwater.api.jobs import WorkOptions as WorkWishes  # the old name, for one release
 from headwater.client.asynchronous import AsyncClient
 from headwater.client.blocking import Client
 from headwater.client.errors import (
@@ -10,10 +12,8 @@ from headwater.client.errors import (
     UnexpectedAnswerError,
     UnreachableError,
 )
-from headwater.client.jobs import GiveBackError, Outcome, Stop, WorkDone, WorkOptions, WorkWishes
 from headwater.client.retry import Retry
-from headwater.client.watch import TopicGone, Watched
-from headwater.core.results import Appended, TopicState
+from headwater.core.results import Appended, TopicGone, TopicState, Watched
 
 __all__ = [
     "Appended",

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from headwater.api.call_list import Records
 from headwater.client import answers
 from headwater.config.topic import check_topic_name
 from headwater.core import limits
@@ -28,11 +29,8 @@ from headwater.core.results import (
 )
 
 T = TypeVar("T")
-Records = Mapping[str, Any] | Sequence[Mapping[str, Any]] | msgspec.Raw
-"""One record, a list of them, or a list that is JSON already."""
 HEARTBEAT_MS: Final = 10_000
 """How often a silent stream shows that it lives; a client gives it a little over twice that."""
-ARROW_ROWS_DEFAULT: Final = 100_000
 
 
 class RepeatRule(Enum):

@@ -13,8 +13,7 @@ from urllib.parse import quote
 import msgspec
 
 from headwater.api import machine_requests as requests
-from headwater.api.machine_requests import WatchFilter
-from headwater.api.machines import Moved
+from headwater.api.machine_requests import Moved, WatchFilter
 from headwater.client.answers import decode
 from headwater.client.calls import HttpCall, RepeatRule
 from headwater.client.errors import NoAnswerError, error_of
@@ -28,7 +27,8 @@ from headwater.client.operations import (
     call_operation,
 )
 from headwater.client.retry import may_retry
-from headwater.client.watch import Follow, HandOver, NextBytes, WatchOperation
+from headwater.client.watch import Follow, NextBytes, WatchOperation
+from headwater.core.driver import HandOver
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.json_text import json_text
 from headwater.wire import machine_answers as answers
@@ -243,7 +243,7 @@ def follow_operation(
                         return
                     last, moved = _taken(event, last)
                     if moved is not None:
-                        yield HandOver([moved])  # type: ignore[list-item]
+                        yield HandOver([moved])
         except HeadwaterError as caught:
             error = caught
             if not may_retry(error):

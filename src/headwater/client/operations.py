@@ -24,6 +24,7 @@ from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.results import TopicState
 
 T = TypeVar("T")
+DEFAULT_URL: Final = "http://127.0.0.1:4000"
 WINDOW_SHARE: Final = 0.5
 """How much of a topic's idempotency window a retry may use up."""
 

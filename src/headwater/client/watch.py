@@ -10,42 +10,28 @@ what was handed over before is left out here. Nothing is handed over twice and n
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from headwater.api.call_list import Topics
+from headwater.api.watch_starts import watch_starts
 from headwater.client import answers, calls
 from headwater.client.calls import HttpCall
 from headwater.client.errors import NoAnswerError, error_for, error_of
 from headwater.client.events import EventParser, SseEvent
 from headwater.client.operations import HttpAnswer, Now, Pause, RetryPolicy, Step, call_operation
 from headwater.client.retry import may_retry
-from headwater.config.topic import check_topic_name
 from headwater.core import limits
-from headwater.core.errors import HeadwaterError, InvalidRequestError, TopicNotFoundError
+from headwater.core.driver import HandOver
+from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.records import Record
-from headwater.core.results import Tombstone
+from headwater.core.results import Tombstone, TopicGone, Watched
 from headwater.model.loss import RECREATED
 from headwater.wire.sse import CURSOR_BYTES_MAX, encode_cursor
 
 SILENCE_S: Final = 2.5 * calls.HEARTBEAT_MS / 1_000
 """A stream that shows no life for so long is given up and opened again."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicGone:
-    """The topic was dropped; nothing more will come from it."""
-
-
-Item = Record | Tombstone | TopicGone
-
-
-@dataclass(frozen=True, slots=True)
-class Watched:
-    """Something that happened to a topic."""
-
-    topic: str
-    item: Item
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,15 +46,8 @@ class NextBytes:
     """What the open stream brings next; b"" at its end."""
 
 
-@dataclass(frozen=True, slots=True)
-class HandOver:
-    """Give these to the caller that watches."""
-
-    watched: list[Watched]
-
-
-WatchStep = Step | Follow | NextBytes | HandOver
-WatchOperation = Generator[WatchStep, Any, None]
+WatchStep = Step | Follow | NextBytes
+WatchOperation = Generator[WatchStep | HandOver, Any, None]
 
 
 @dataclass(slots=True)
@@ -81,6 +60,11 @@ class WatchRequest:
     match: object | None = None
     cursors: dict[str, int] = field(default_factory=dict)
     opened_before: bool = False
+    single: bool = False
+    """One topic, by its name: what is handed over does not repeat it."""
+
+    def hand_over(self, watched: list[Watched]) -> HandOver:
+        return HandOver(map(only_item, watched) if self.single else watched)
 
     def opening(self) -> HttpCall[answers.WatchOpened]:
         options = {name: self._topic_options(name, begin) for name, begin in self.topics.items()}
@@ -145,28 +129,17 @@ class WatchRequest:
 
 
 def watch_request(
-    topics: str | Iterable[str] | Mapping[str, int | None],
+    topics: Topics,
     node: str | Iterable[str] | None,
     match: object | None,
     *,
     from_seq: int | None,
+    single: bool = False,
 ) -> WatchRequest:
     """Check the options of a watch before anything is sent."""
-    if isinstance(topics, str):
-        topics = [topics]
-    begins: dict[str, int | None] = {}
-    if isinstance(topics, Mapping):
-        begins.update(topics)
-    else:
-        begins.update(dict.fromkeys(topics, from_seq))
-    if not begins:
-        raise InvalidRequestError("name at least one topic to watch")
-    for name, begin in begins.items():
-        if name != "*":
-            check_topic_name(name.removesuffix("*"))
-        if begin is not None and begin < 0:
-            raise InvalidRequestError("from_seq must be a whole number, 0 or more")
-    return WatchRequest(begins, (node,) if isinstance(node, str) else tuple(node or ()), match)
+    starts = watch_starts(topics, from_seq)
+    nodes = (node,) if isinstance(node, str) else tuple(node or ())
+    return WatchRequest(starts, nodes, match, single=single)
 
 
 def watch_operation(watch: WatchRequest, policy: RetryPolicy) -> WatchOperation:
@@ -175,7 +148,7 @@ def watch_operation(watch: WatchRequest, policy: RetryPolicy) -> WatchOperation:
         opened = yield from call_operation(watch.opening(), policy)
         gone = watch.opened(opened)
         if gone:
-            yield HandOver(gone)
+            yield watch.hand_over(gone)
         yield from _follow(watch, opened.wid, policy)
 
 
@@ -200,7 +173,7 @@ def _follow(watch: WatchRequest, wid: str, policy: RetryPolicy) -> WatchOperatio
                 for event in parser.feed(chunk):
                     watched = watch.take(event)
                     if watched:
-                        yield HandOver(watched)
+                        yield watch.hand_over(watched)
         except HeadwaterError as caught:
             error = caught
             if not may_retry(error):
@@ -212,7 +185,7 @@ def _follow(watch: WatchRequest, wid: str, policy: RetryPolicy) -> WatchOperatio
         yield Pause(pause)
 
 
-def only_one(watched: Watched) -> Record | Tombstone:
+def only_item(watched: Watched) -> Record | Tombstone:
     """For a watch of one topic: as embedded, a topic that is gone is an error."""
     if isinstance(watched.item, TopicGone):
         raise TopicNotFoundError(f"there is no topic {watched.topic!r} any more")
@@ -242,9 +215,8 @@ def polling_operation(
         )
         diff = yield from call_operation(call, policy)
         cursor = diff.next_from_seq
-        watched = [] if diff.tombstone is None else [Watched(topic, diff.tombstone)]
-        watched += [Watched(topic, record) for record in diff.records]
-        if watched:
-            yield HandOver(watched)
+        items = [*([] if diff.tombstone is None else [diff.tombstone]), *diff.records]
+        if items:
+            yield HandOver(items)
         elif diff.caught_up:
             return

@@ -7,7 +7,7 @@ or is for the caller. An operation sees an error before its caller does.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 S = TypeVar("S")
@@ -22,7 +22,7 @@ class Finished(NamedTuple, Generic[T]):
 
 
 class HandOver(NamedTuple):
-    """A step: give these to the caller, one by one. Only for `follow` and `follow_async`."""
+    """A step: give these to the caller, one by one. Only for those that follow."""
 
     items: Iterable[Any]
 
@@ -52,7 +52,7 @@ def advance(
         del error  # whose traceback refers to this frame
 
 
-def wait_always(_step: object) -> object:
+def _wait_always(_step: object) -> object:
     """As `do`: every step is awaited."""
     return LATER
 
@@ -84,10 +84,21 @@ async def drive_async(
     return value
 
 
-def follow(operation: Generator[S, Any, Any], do: Callable[[S], Any]) -> Iterator[Any]:
-    """What an operation hands over, for a thread that blocks. `do` leaves nothing else."""
+async def drive_awaiting(operation: Generator[S, Any, T], wait: Callable[[S], Awaitable[Any]]) -> T:
+    """Run an operation whose steps are all awaited."""
+    return await drive_async(operation, _wait_always, wait)
+
+
+def follow(
+    operation: Generator[Any, Any, Any], do: Callable[[Any], Any]
+) -> Generator[Any, None, None]:
+    """What an operation hands over, for a thread that blocks. `do` does every other step."""
+
+    def do_or_leave(step: Any) -> Any:
+        return LATER if isinstance(step, HandOver) else do(step)
+
     try:
-        while isinstance(outcome := advance(operation, do), HandOver):
+        while isinstance(outcome := advance(operation, do_or_leave), HandOver):
             yield from outcome.items
         assert isinstance(outcome, Finished), "a step was left for later"
     finally:
@@ -95,22 +106,33 @@ def follow(operation: Generator[S, Any, Any], do: Callable[[S], Any]) -> Iterato
 
 
 async def follow_async(
-    operation: Generator[S, Any, Any],
-    do: Callable[[S], Any],
-    wait: Callable[[S], Awaitable[Any]],
+    operation: Generator[Any, Any, Any],
+    do: Callable[[Any], Any],
+    wait: Callable[[Any], Awaitable[Any]],
 ) -> AsyncGenerator[Any, None]:
     """What an operation hands over, for a coroutine."""
+
+    def do_or_leave(step: Any) -> Any:
+        return LATER if isinstance(step, HandOver) else do(step)
+
     try:
-        outcome: S | Finished[Any] = advance(operation, do)
+        outcome = advance(operation, do_or_leave)
         while not isinstance(outcome, Finished):
             if isinstance(outcome, HandOver):
                 for item in outcome.items:
                     yield item
-                outcome = advance(operation, do)
+                outcome = advance(operation, do_or_leave)
             else:
-                outcome = await _awaited(operation, do, wait, outcome)
+                outcome = await _awaited(operation, do_or_leave, wait, outcome)
     finally:
         operation.close()
+
+
+def follow_awaiting(
+    operation: Generator[Any, Any, Any], wait: Callable[[Any], Awaitable[Any]]
+) -> AsyncGenerator[Any, None]:
+    """The same, where every step is awaited."""
+    return follow_async(operation, _wait_always, wait)
 
 
 async def _awaited(

@@ -102,6 +102,25 @@ class TopicState(msgspec.Struct, frozen=True):
     config: dict[str, Any]
 
 
+# -- watching
+
+
+@dataclass(frozen=True, slots=True)
+class TopicGone:
+    """The topic was dropped; nothing more will come from it."""
+
+
+Item = Record | Tombstone | TopicGone
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Something that happened to a topic."""
+
+    topic: str
+    item: Item
+
+
 # -- queues
 
 

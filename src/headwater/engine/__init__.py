@@ -16,9 +16,11 @@ Packages, each with its own theory of operation, from the bottom up: `state` (wh
 `start` (back from the files), `maintenance`, `machines` (state machines with a log of their own),
 `read_only` (a reader beside an owner), `kafka` (Kafka's shared log and the shapes that join it
 with topics), `backup`. What all of them use stays at the top: `owner`, `pending` (something on its
-way to the log), `operation` (what a caller can do, as a generator that threads and event loops
-drive), `pressure` and `ready_set` (whose turn it is). Each imports only what is below it.
+way to the log), `operation` (what a caller can do, as a generator of steps), `drivers` (how threads
+and event loops do the steps), `pressure` and `ready_set` (whose turn it is). Each imports only what
+is below it.
 
-Start reading with `state`, then `engine`, which builds these parts and recovers, then `opening`,
-`database` and `async_database`, which are what programs use.
+Start reading with `state`, then `engine`, which builds these parts and recovers, then `opening`.
+`async_database` and its generated twin `database` are what programs use: they inherit the calls of
+`api`, and `call_operations` has the operation for each.
 """

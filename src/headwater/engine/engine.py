@@ -253,3 +253,4 @@ class Engine:
         self.core.closing = True
         for topic in self.core.registry:
             topic.wake()
+        self.core.wake()

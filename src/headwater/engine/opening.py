@@ -14,6 +14,7 @@ from headwater.core.clock import Clock, SystemClock
 from headwater.disk import Disk, PosixDisk
 from headwater.engine.async_database import AsyncDatabase
 from headwater.engine.database import Database
+from headwater.engine.drivers import AsyncDriver, BlockingDriver
 from headwater.engine.engine import Engine
 from headwater.engine.owner import BatonOwner, LoopOwner
 from headwater.engine.read_only import ReadOnlyDatabase, open_read_only
@@ -67,7 +68,8 @@ def open_database(
     )
     if read_only:
         return open_read_only(*arguments, progress or _silent)
-    return Database(Engine(*arguments, BatonOwner(), progress or _silent))
+    engine = Engine(*arguments, BatonOwner(), progress or _silent)
+    return Database(engine, BlockingDriver(engine.core))
 
 
 async def open_database_async(
@@ -98,7 +100,8 @@ async def open_database_async(
     except BaseException:
         readers.shutdown(wait=False)
         raise
-    return AsyncDatabase(engine, loop, readers)
+    driver = AsyncDriver(engine.core, engine.pressure_control.pool, loop, readers)
+    return AsyncDatabase(engine, driver)
 
 
 def _silent(_: float) -> None:

@@ -70,7 +70,7 @@ FRAME_TYPE_MEANING: Final[dict[FrameType, str]] = {
     FrameType.ROUTER_DELETE: "a router is removed",
     FrameType.DELETE: "records deleted for good: what chose them, or the jobs that are done",
     FrameType.EVICT_WATERMARK: "records lost to a cap or an age: the floor that tombstones tell of",
-    FrameType.CHECKPOINT_MARK: "which seqs are absorbed into segments",
+    FrameType.CHECKPOINT_MARK: "which seqs are in segments",
     FrameType.CONFIG_UPDATE: "new settings of a topic",
     FrameType.LEASE: "what happens to the jobs of a queue; see the lease event",
     FrameType.HEAD_WATERMARK: "no seq up to this ceiling is handed out again",

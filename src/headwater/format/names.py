@@ -38,3 +38,12 @@ def shard_directory_name(shard: int) -> str:
 def parse_shard_directory_name(name: str) -> int | None:
     match = _SHARD_DIRECTORY.fullmatch(name)
     return int(match[1]) if match else None
+
+
+def is_log_name(name: str) -> bool:
+    """What lies in a directory of log files: CURRENT, files, or a directory for each shard."""
+    return (
+        name == CURRENT_NAME
+        or parse_wal_file_name(name) is not None
+        or parse_shard_directory_name(name) is not None
+    )

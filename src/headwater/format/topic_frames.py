@@ -1,4 +1,4 @@
-"""Bodies of the control frames about topics: created, changed, deleted from, evicted, absorbed.
+"""Bodies of the control frames about topics: created, changed, deleted from, evicted, checkpointed.
 
 What is small and rare is JSON, so that `headwater show` can print it as it is; floors and
 checkpoints are fixed layouts. A body with a field this version does not know is refused: guessing

@@ -39,8 +39,6 @@ DEFER_UNTIL_BELOW: Final = 0.6
 SATURATED_FROM: Final = 0.95
 
 COALESCE_US_MAX: Final = 20 * US_PER_MS
-COMMIT_WINDOW_US: Final = (500, 10 * US_PER_MS)
-"""Without pressure and under full pressure."""
 RETRY_AFTER_MS: Final = MS_PER_S
 
 
@@ -142,14 +140,6 @@ class Governor:
             return 0
         above = (self.pressure - COALESCE_ABOVE) / (1 - COALESCE_ABOVE)
         return round(COALESCE_US_MAX * above)
-
-    @property
-    def commit_window_us(self) -> int | None:
-        """How long a commit may wait for company; None leaves that to the log."""
-        if Rung.WIDEN not in self.rungs:
-            return None
-        low, high = COMMIT_WINDOW_US
-        return round(low + (high - low) * self.pressure)
 
     def refuses(self, *, disable_backpressure: bool = False) -> bool:
         """A write is to be refused now, before anything of it is taken."""

@@ -8,11 +8,12 @@ each has exactly one row. Nothing here or in a table reads a disk.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from enum import Enum
+from pathlib import PurePath
 from typing import Final, NamedTuple, TypeAlias
 
-from headwater.recovery.finding import Action
+from headwater.recovery.finding import Action, Finding
 
 Value: TypeAlias = Enum | bool
 
@@ -30,6 +31,11 @@ class Row(NamedTuple):
     """For each kind a value, several, or ANY; the value itself where there is one kind."""
     action: Action
     why: str
+
+    def findings(self, path: PurePath, what: str, offset: int | None = None) -> Iterator[Finding]:
+        """What is to be said of a file in this case: nothing when it is simply kept."""
+        if self.action is not Action.KEEP:
+            yield Finding(path, offset, self.action, what, self.why)
 
     def is_about(self, case: Case) -> bool:
         wanted = self.case if isinstance(self.case, tuple) else (self.case,)
@@ -50,6 +56,12 @@ class DecisionTable:
     def decide(self, *case: Value) -> Row:
         (row,) = self.rows_of(*case)
         return row
+
+    def oddities(self, found: Iterable[tuple[Enum, Iterable[PurePath]]]) -> Iterator[Finding]:
+        """Of a table of files that are no part of a store: what each is, is what is said."""
+        for oddity, paths in found:
+            for path in paths:
+                yield from self.decide(oddity).findings(path, oddity.value)
 
     def cases_of(self, action: Action) -> list[Case]:
         """Every case for which this is done."""

@@ -24,7 +24,6 @@ from headwater.server.http.exchange import Exchange
 from headwater.server.http.queue_handlers import WorkerLines
 from headwater.server.http.route_table import RouteTable
 from headwater.server.http.write_batcher import WriteBatcher
-from headwater.server.http.write_replies import WriteReplies
 from headwater.server.intake import Intake
 from headwater.server.kafka.listener import KafkaListener
 from headwater.server.kafka.listing import KafkaListing
@@ -58,8 +57,7 @@ class App:
         self.access = access = Access(settings)
         room = Room(min(settings.limits.connections, connections_max))
         access.quotas.connections.total = room.connections_max
-        self._write_replies = WriteReplies()
-        self.write_batcher = WriteBatcher(backend, settings.limits, loop, self._write_replies)
+        self.write_batcher = WriteBatcher(backend, settings.limits, loop)
         intake = Intake(loop, self.write_batcher.flush)
         shares = access.quotas.connections
         self.ports = Ports(room, shares, intake, clock, settings.deadlines)
@@ -115,7 +113,7 @@ class App:
         self.write_batcher.engine = engine
         self._pressure.begin(engine.pressure_control)
         engine.core.on_update = self.delivery.on_news
-        engine.core.on_published = self._write_replies.send
+        engine.core.on_published = self.write_batcher.replies.send
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
 

@@ -140,7 +140,7 @@ class OperationRunner(Generic[T]):
         operation = self._operation
         assert not isinstance(operation, OneStep)
         try:
-            result = await self._backend.ready_database.drive(operation, step)
+            result = await self._backend.ready_database.driver.drive(operation, step)
         except Exception as error:
             self._leave()
             self._refuse(error)

@@ -7,9 +7,9 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from headwater.client.async_worker import AsyncWorker
-from headwater.client.jobs import WorkDone, WorkOptions
-from headwater.client.worker import Worker
+from headwater.api.async_worker import AsyncWorker
+from headwater.api.jobs import WorkDone, WorkOptions
+from headwater.api.worker import Worker
 from headwater.core.records import Record
 from headwater.core.results import Claimed, ClaimedJob, LeaseResult
 from headwater.testing import ManualClock

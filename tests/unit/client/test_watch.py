@@ -9,10 +9,10 @@ import pytest
 
 from headwater.client import answers
 from headwater.client.events import SseEvent
-from headwater.client.watch import Watched, WatchRequest, watch_request
+from headwater.client.watch import WatchRequest, watch_request
 from headwater.core.limits import WATCH_TOPICS_MAX
 from headwater.core.records import Record
-from headwater.core.results import Tombstone
+from headwater.core.results import Tombstone, Watched
 from headwater.wire.sse import decode_cursor
 
 

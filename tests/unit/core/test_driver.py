@@ -149,7 +149,7 @@ def test_a_watch_that_is_given_up_ends_its_operation() -> None:
     )  # held here, so that nothing else ends it
     watch = follow(blocking, leaving)
     next(watch)
-    watch.close()  # type: ignore[attr-defined]
+    watch.close()
 
     async def give_up() -> None:
         awaited = handing(lambda: ends.append("awaited"), 3)

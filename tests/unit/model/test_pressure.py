@@ -106,16 +106,6 @@ def test_above_a_fifth_records_share_frames_for_up_to_20_ms() -> None:
     assert governor.coalesce_us == 20_000
 
 
-@pytest.mark.claims(343)
-def test_above_two_fifths_the_commit_window_follows_the_formula() -> None:
-    governor = Governor()
-    windows = []
-    for busy in (0.4, 0.5, 1.0, 0.3):
-        governor.sample(pressed(busy))
-        windows.append(governor.commit_window_us)
-    assert windows == [None, 5_250, 10_000, None]
-
-
 @pytest.mark.claims(344)
 def test_deferring_needs_sustained_pressure_and_ends_below_three_fifths() -> None:
     governor = Governor()

@@ -12,8 +12,8 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import headwater
+from headwater.api.call_list import Records
 from headwater.client import Client, Retry
-from headwater.client.calls import Records
 from headwater.core.clock import Doorbell, SystemClock
 from headwater.core.results import Appended
 from headwater.core.units import US_PER_MS, US_PER_S

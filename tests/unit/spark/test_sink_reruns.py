@@ -10,8 +10,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from headwater.api.call_list import Records
 from headwater.client import Client
-from headwater.client.calls import Records
 from headwater.core.errors import (
     HeadwaterError,
     RowsDifferError,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from headwater.api.call_list import Records
 from headwater.client import Client, NoAnswerError
-from headwater.client.calls import Records
 from headwater.core.errors import (
     InvalidRequestError,
     RowsDifferError,

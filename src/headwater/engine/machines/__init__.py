@@ -16,7 +16,7 @@ log has it, its effects change `tables`, in the log's order, and the call is ans
 (I15); an acknowledged change is there after a crash (I1). `responses` turns results into
 what HTTP and programs get.
 
-Followers (`watchers`, `watch_loops`, webhooks, the feeder) read live from bounded memory and
+Followers (`watchers`, `transition_watch`, webhooks, the feeder) read live from bounded memory and
 earlier entries from the log; a slow one costs only itself (I14), and a gap is reported with its
 range (I9). Compaction writes a snapshot first and deletes only what no retention hold needs (I7).
 

@@ -31,13 +31,13 @@ from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.core.limits import BATCH_RECORDS_MAX, RECORD_BYTES_MAX
 from headwater.core.units import MIB
 from headwater.disk import Disk
+from headwater.engine.drivers import BlockingDriver
 from headwater.engine.machines.log_reader import LogGap
 from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent
 from headwater.engine.maintenance.thread import MaintenanceThread
-from headwater.engine.operation import BlockingDriver
 from headwater.engine.topics.creation import create_operation
 from headwater.engine.topics.operations import (
     append_encoded_operation,

@@ -11,14 +11,23 @@ begins again. It gives rows of one moment or an error, never rows of two.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import PurePath
-from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
+from headwater.api.call_list import (
+    ApiCall,
+    ArrowCall,
+    DiffCall,
+    StateCall,
+    TopicsCall,
+    WatchCall,
+    WatchingCall,
+)
+from headwater.api.face import ReadFace
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock, Doorbell
-from headwater.core.driver import drive
+from headwater.core.driver import drive, follow
 from headwater.core.errors import (
     ClosedError,
     ColdTierUnknownError,
@@ -29,21 +38,27 @@ from headwater.core.errors import (
     TopicNotFoundError,
     UnavailableError,
 )
-from headwater.core.records import Record
-from headwater.core.results import Diff, Tombstone, TopicState
+from headwater.core.results import ArrowPage, Diff, TopicState
 from headwater.core.units import US_PER_MS
 from headwater.disk import Disk
-from headwater.engine.operation import Answered, Step, Woken
+from headwater.engine.operation import (
+    Answered,
+    InFiles,
+    Operation,
+    Step,
+    WatchOperation,
+    Woken,
+)
 from headwater.engine.read_only.view import DirectoryView, Progress
 from headwater.engine.topics.operations import (
     DiffRequest,
-    diff_request,
     loaded_topic,
     read_operation,
     state_operation,
     topics_operation,
 )
-from headwater.engine.topics.watch import watch_requests
+from headwater.engine.topics.read_calls import arrow_page_operation, request_of
+from headwater.engine.topics.watch import topic_watch, watch_operation
 from headwater.recovery.topics.survey import access_error
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
@@ -56,7 +71,7 @@ PAUSE_MS_MAX = 200
 _MAY_PASS = (UnavailableError, StorageError, FormatError, FileNotFoundError)
 
 
-class ReadOnlyDatabase:
+class ReadOnlyDatabase(ReadFace):
     """Another process's data directory, for reading. Safe to use from any number of threads."""
 
     def __init__(
@@ -83,50 +98,6 @@ class ReadOnlyDatabase:
         with self._lock:
             self._stable(lambda view: view)
 
-    def diff(self, topic: str, from_seq: int = 0, **options: Any) -> Diff:
-        """What came after `from_seq`. Options: limit, max_batch_bytes, wait_ms, node, match.
-
-        Looks at the files again when it would otherwise find nothing, and when its view is older
-        than the setting `refresh_interval_ms`.
-        """
-        return self._diff(topic, diff_request(from_seq, **options))
-
-    def watch(
-        self,
-        topic: str,
-        from_seq: int = 0,
-        *,
-        tail: bool = False,
-        idle_ms: int | None = None,
-        node: str | Iterable[str] | None = None,
-        match: object | None = None,
-    ) -> Iterator[Record | Tombstone]:
-        """Records as they come, for ever; a Tombstone stands where records were lost.
-
-        `tail` begins at the end. `idle_ms` ends the watch when nothing came for so long.
-        """
-        watching = watch_requests(from_seq, idle_ms=idle_ms, node=node, match=match)
-        cursor = self.state(topic).head_seq if tail else from_seq
-        while True:
-            diff = self._diff(topic, watching.request(cursor))
-            cursor = diff.next_from_seq
-            if diff.tombstone is not None:
-                yield diff.tombstone
-            yield from diff.records
-            if watching.is_over(diff):
-                return
-
-    def state(self, topic: str) -> TopicState:
-        with self._lock:
-            self._refresh()
-            return self._stable(lambda view: drive(state_operation(view, topic), _do))
-
-    def topics(self, prefix: str = "") -> list[TopicState]:
-        """All topics, by name."""
-        with self._lock:
-            self._refresh()
-            return self._stable(lambda view: drive(topics_operation(view, prefix), _do))
-
     def refresh(self) -> bool:
         """Poll the files now. False when the owner has written nothing since the last poll."""
         with self._lock:
@@ -146,16 +117,47 @@ class ReadOnlyDatabase:
             for doorbell in self._waiting:
                 doorbell.ring()
 
-    def __enter__(self) -> ReadOnlyDatabase:
-        return self
+    # -- carrying calls out
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+    def _call(self, call: ApiCall[T]) -> T:
+        """Reads look at the files again when they would otherwise find nothing, and when the view
+        is older than the setting `refresh_interval_ms`."""
+        answer: T = _CALLS[type(call)](self, call)
+        return answer
+
+    def _follow(self, call: WatchingCall[T]) -> Iterator[T]:
+        return follow(_WATCHES[type(call)](self, call), _do)
+
+    def _diff_of(self, call: DiffCall) -> Diff:
+        return self._diff(call.topic, request_of(call))
+
+    def _arrow_of(self, call: ArrowCall) -> ArrowPage:
+        return self._on_view(lambda view: arrow_page_operation(view, call))
+
+    def _state_of(self, call: StateCall) -> TopicState:
+        return self._on_view(lambda view: state_operation(view, call.topic))
+
+    def _topics_of(self, call: TopicsCall) -> list[TopicState]:
+        return self._on_view(lambda view: topics_operation(view, call.prefix))
+
+    def _watch_of(self, call: WatchCall) -> WatchOperation:
+        def read(request: DiffRequest) -> Operation[Diff]:
+            diff: Diff = yield InFiles(lambda: self._diff(call.topic, request))
+            return diff
+
+        def state() -> Operation[TopicState]:
+            found: TopicState = yield InFiles(lambda: self.state(call.topic))
+            return found
+
+        watch = topic_watch(call.node, call.match, call.from_seq)
+        return watch_operation(
+            read, state, watch, None if call.tail else call.from_seq, call.idle_ms
+        )
+
+    def _on_view(self, operation: Callable[[DirectoryView], Operation[T]]) -> T:
+        with self._lock:
+            self._refresh()
+            return self._stable(lambda view: drive(operation(view), _do))
 
     # -- reading
 
@@ -309,3 +311,14 @@ def _do(step: Step) -> Any:
     """At once: a reader waits for no other thread."""
     assert not isinstance(step, (Answered, Woken)), "reading waits for nothing"
     return step.work()
+
+
+_CALLS: Final[dict[type, Callable[[ReadOnlyDatabase, Any], Any]]] = {
+    DiffCall: ReadOnlyDatabase._diff_of,
+    ArrowCall: ReadOnlyDatabase._arrow_of,
+    StateCall: ReadOnlyDatabase._state_of,
+    TopicsCall: ReadOnlyDatabase._topics_of,
+}
+_WATCHES: Final[dict[type, Callable[[ReadOnlyDatabase, Any], WatchOperation]]] = {
+    WatchCall: ReadOnlyDatabase._watch_of,
+}

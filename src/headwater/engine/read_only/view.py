@@ -93,7 +93,7 @@ class DirectoryView:
         self._tail_bytes_at_first = self.core.tail_bytes
 
     def covered_frame(self, shard_directory: PurePath) -> int:
-        """The last frame of this shard that the snapshot has absorbed."""
+        """The last frame of this shard that the snapshot holds."""
         return self._recovery.covered_frame(shard_directory)
 
     @property

@@ -14,6 +14,7 @@ from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError
 from headwater.disk import Disk
 from headwater.engine.owner import Owner
+from headwater.engine.partition import Wakeup
 from headwater.engine.state.damage_ledger import DamageLedger
 from headwater.engine.state.parts import Parts
 from headwater.engine.state.retention_holds import RetentionHolds
@@ -132,6 +133,9 @@ class EngineCore:
     wake_forwarder: Callable[[], None] = lambda: None
     to_route: dict[int, Topic] = field(default_factory=dict)
     """Topics that routers may have something to copy from, by id."""
+    waiters: set[Wakeup] = field(default_factory=set)
+    """Of those that wait for topics that may not be there yet: called once, at the next update of
+    any topic."""
     on_update: Callable[[Topic], None] | None = None
     """Called for every topic that has something new, or is gone: for delivery to streams."""
     on_published: Callable[[], None] | None = None
@@ -145,6 +149,12 @@ class EngineCore:
         self.holds = RetentionHolds(self.clock)
         self.opened_us = self.clock.monotonic_us()
         self.opened_ms = self.clock.wall_ms()
+
+    def wake(self) -> None:
+        """Any topic has something new."""
+        waiters, self.waiters = self.waiters, set()
+        for wakeup in waiters:
+            wakeup()
 
     def retention_ms(self) -> int:
         """The time by which records expire."""

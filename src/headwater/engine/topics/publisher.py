@@ -194,6 +194,8 @@ def announce(core: EngineCore, topic: Topic) -> None:
     """The topic has something new: wake readers, streams and routers."""
     if topic.waiters:
         topic.wake()
+    if core.waiters:
+        core.wake()
     if core.on_update is not None:
         core.on_update(topic)
     if topic.outbound:

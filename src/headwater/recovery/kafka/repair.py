@@ -11,10 +11,9 @@ import contextlib
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from headwater.core.units import MIB
-from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, sync_names, write_all
+from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, sync_names
 from headwater.format.checksum import RunningChecksum
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
 from headwater.format.kafka.entry import ENTRY_BYTES
@@ -31,9 +30,8 @@ from headwater.recovery.kafka.survey import (
 from headwater.recovery.kafka.table import INDEX_TABLE, LOG_TABLE, STRAY_TABLE
 from headwater.recovery.kafka.verdict import CopyVerdict, SegmentPosition
 from headwater.recovery.quarantine import keep_copy, keep_stretch, move_to_quarantine
+from headwater.recovery.tail import write_again
 from headwater.store.pair import file_bytes, read_range, with_file
-
-_CHUNK_BYTES: Final = 4 * MIB
 
 
 class TailCut(NamedTuple):
@@ -104,8 +102,7 @@ def _repair_checkpoints(disk: Disk, survey: KafkaSurvey) -> None:
 def _end_last_segment(disk: Disk, directory: PurePath, last: SegmentScan) -> None:
     """Cut both files behind the last whole batch, and make what is before it durable.
 
-    What the checkpoint does not cover is written again before it is synced: after a failed sync the
-    kernel may show pages that it will never write (docs/decisions/0009).
+    What the checkpoint does not cover is written again before it is synced (`recovery.tail`).
     """
     known, end = last.checkpointed, last.meta
     cuts = Action.CUT in (
@@ -120,15 +117,14 @@ def _end_last_segment(disk: Disk, directory: PurePath, last: SegmentScan) -> Non
         for name, (_, stop) in stretches.items():
             _keep_torn(disk, directory / name, stop)
     for name, (start, stop) in stretches.items():
-        work = partial(_write_again, start=start, stop=stop)
+        work = partial(_end_file, start=start, stop=stop)
         with_file(disk, directory / name, OpenMode.UPDATE, work)
 
 
-def _write_again(file: File, start: int, stop: int) -> None:
+def _end_file(file: File, start: int, stop: int) -> None:
     if file.size() != stop:
         file.truncate(stop)
-    for at in range(start, stop, _CHUNK_BYTES):
-        write_all(file, at, [file.read(at, min(_CHUNK_BYTES, stop - at))])
+    write_again(file, start, stop)
     sync_file(file)
 
 

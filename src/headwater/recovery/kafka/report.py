@@ -39,7 +39,7 @@ def report_on_kafka(survey: KafkaSurvey) -> KafkaReport:
     for name, stray in survey.strays:
         row = STRAY_TABLE.decide(stray)
         offset = 0 if row.action.refuses else None
-        findings.append(Finding(survey.directory / name, offset, row.action, stray.value, row.why))
+        findings += row.findings(survey.directory / name, stray.value, offset)
     return KafkaReport(findings)
 
 
@@ -51,20 +51,16 @@ def _about_checkpoints(survey: KafkaSurvey) -> Iterator[Finding]:
         what = first.what
         if row.action.refuses and first.verdict is not CheckpointVerdict.NEWER:
             what += f"; {second.path.name} is {copy.value}"
-        yield Finding(first.path, first.offset, row.action, what, row.why)
+        yield from row.findings(first.path, what, first.offset)
     elif survey.checkpoint is not None:
-        row = COPY_TABLE.decide(copy)
-        if row.action is not Action.KEEP:
-            what = second.what or copy.value
-            yield Finding(second.path, second.offset, row.action, what, row.why)
+        what = second.what or copy.value
+        yield from COPY_TABLE.decide(copy).findings(second.path, what, second.offset)
 
 
 def _about_segment(survey: KafkaSurvey, segment: SegmentScan) -> Iterator[Finding]:
-    index = INDEX_TABLE.decide(segment.index, segment.position)
-    if index.action is not Action.KEEP:
-        path = survey.directory / index_name(segment.meta.number)
-        yield Finding(path, segment.index_offset, index.action, segment.index_what, index.why)
-    log = LOG_TABLE.decide(segment.log, segment.position)
-    if log.action is not Action.KEEP:
-        path = survey.directory / log_name(segment.meta.log_number)
-        yield Finding(path, segment.log_offset, log.action, segment.log_what, log.why)
+    path = survey.directory / index_name(segment.meta.number)
+    row = INDEX_TABLE.decide(segment.index, segment.position)
+    yield from row.findings(path, segment.index_what, segment.index_offset)
+    path = survey.directory / log_name(segment.meta.log_number)
+    row = LOG_TABLE.decide(segment.log, segment.position)
+    yield from row.findings(path, segment.log_what, segment.log_offset)

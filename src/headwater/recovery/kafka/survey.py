@@ -16,16 +16,13 @@ import msgspec
 import numpy
 
 from headwater.core.errors import FormatError, NewerFormatError
-from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode, read_whole
-from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.checksum import RunningChecksum, checksum64
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import (
     KafkaCheckpoint,
     SegmentMeta,
     decode_checkpoint,
-    rewritten,
 )
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
@@ -47,6 +44,7 @@ from headwater.format.kafka.names import (
     parse_name,
 )
 from headwater.format.names import QUARANTINE_DIRECTORY
+from headwater.recovery.kafka.known_entries import check_known_entries
 from headwater.recovery.kafka.table import INDEX_TABLE, LOG_TABLE
 from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
 from headwater.recovery.kafka.verdict import (
@@ -65,11 +63,12 @@ from headwater.recovery.kafka.walk import (
     synced_and_bad,
     walk_batches,
 )
+from headwater.recovery.names import sort_names
+from headwater.recovery.tail import has_bytes
 from headwater.store.pair import with_file
 
 _CHECKPOINT_BYTES_MAX: Final = 2**31
 _KNOWN_NAMES: Final = {CHECKPOINT_NAME, COPY_NAME, SPARE_NAME, QUARANTINE_DIRECTORY}
-CHANGED: Final = "the entries are not those that were synced"
 _OF_EVENTS: Final = {
     BatchVerdict.NEWER: LogVerdict.NEWER,
     BatchVerdict.UNFOLLOWED: LogVerdict.UNFOLLOWED,
@@ -100,17 +99,18 @@ class KafkaFileNames:
 
 def list_names(disk: Disk, directory: PurePath) -> KafkaFileNames:
     names = KafkaFileNames()
-    for name in disk.list_directory(directory) if disk.is_directory(directory) else ():
-        parsed = parse_name(name)
-        if parsed is not None:
-            (names.logs if parsed[1] is KafkaFile.LOG else names.indexes).add(parsed[0])
-        elif name.endswith(TEMPORARY_SUFFIX):
-            names.temporaries.append(name)
-        elif name.endswith(REWRITE_SUFFIX):
-            names.rewrites.append(name)
-        elif name not in _KNOWN_NAMES:
-            names.foreign.append(name)
+    every = disk.list_directory(directory) if disk.is_directory(directory) else []
+    there = sort_names(directory, every, parse_name, _is_own)
+    for number, kind in there.known.values():
+        (names.logs if kind is KafkaFile.LOG else names.indexes).add(number)
+    names.rewrites = [name for name in every if name.endswith(REWRITE_SUFFIX)]
+    names.temporaries = [path.name for path in there.leftovers]
+    names.foreign = [path.name for path in there.foreign]
     return names
+
+
+def _is_own(name: str) -> bool:
+    return name in _KNOWN_NAMES or name.endswith(REWRITE_SUFFIX)
 
 
 # -- checkpoints
@@ -323,18 +323,11 @@ class _Surveyor:
 
     def _index(self, scan: SegmentScan, view: memoryview) -> None:
         meta = scan.checkpointed
-        size = meta.entries * ENTRY_BYTES
-        if len(view) < size:
-            scan.index, scan.index_offset = IndexVerdict.SHORT, len(view)
-            scan.index_what = f"the index ends before byte {size}"
+        known = check_known_entries(meta, view)
+        if known.verdict is not IndexVerdict.SOUND:
+            scan.index, scan.index_offset, scan.index_what = known[2:]
             return
-        checksum, rewrite = checksum64(view[:size]), meta.rewrite
-        if rewrite is not None and checksum == rewrite.checksum:
-            meta = rewritten(meta)
-        elif checksum != meta.checksum:
-            scan.index, scan.index_what = IndexVerdict.CHANGED, CHANGED
-            return
-        meta = msgspec.structs.replace(meta, rewrite=None)
+        meta = msgspec.structs.replace(known.meta, rewrite=None)
         count = meta.entries
         if scan.position is not SegmentPosition.LISTED:
             count = max(count_entries(view), count)
@@ -380,7 +373,7 @@ class _Surveyor:
             scan.log, scan.log_offset, scan.log_what = LogVerdict.LONG, end, what
         elif size > end:
             scan.log, scan.log_offset = LogVerdict.AHEAD, end
-            if self._read(name, lambda file: _has_bytes(file, end)):
+            if self._read(name, lambda file: has_bytes(file, end)):
                 scan.log, scan.log_what = LogVerdict.BEYOND, "bytes without an entry"
 
     def _walk(self, scan: SegmentScan, view: memoryview) -> None:
@@ -482,18 +475,11 @@ def _end_before(entries: Entries, position: int) -> int:
     return int(entry["physical_offset"]) + PREFIX_BYTES + int(entry["length"])
 
 
-def _has_bytes(file: File, begin: int) -> bool:
-    """Whether anything but zeros is behind here."""
-    size = file.size()
-    chunks = (file.read(at, min(MIB, size - at)) for at in range(begin, size, MIB))
-    return any(chunk.count(0) != len(chunk) for chunk in chunks)
-
-
 def judge_begun(disk: Disk, directory: PurePath, number: int) -> Stray:
     """A segment whose index has no entries: what its log says about that."""
 
     def work(file: File) -> Stray:
-        if not _has_bytes(file, 0):
+        if not has_bytes(file, 0):
             return Stray.BEGUN
         return Stray.EMPTIED if says_it_was_synced(Window(file)) else Stray.UNFINISHED
 

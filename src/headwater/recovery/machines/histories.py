@@ -9,9 +9,10 @@ from pathlib import PurePath
 
 from headwater.core.errors import FormatError
 from headwater.disk import Disk
-from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.machines.history_file import HistoryFile
 from headwater.format.machines.names import parse_history_name
+from headwater.recovery.machines.verdict import MachineOddity
+from headwater.recovery.names import sort_names
 from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault
 
@@ -19,15 +20,15 @@ from headwater.store.verify import FaultKind, VerifyFault
 def history_faults(disk: Disk, directory: PurePath) -> list[VerifyFault]:
     """Every file of the directory, entry by entry."""
     faults: list[VerifyFault] = []
-    for name in disk.list_directory(directory) if disk.is_directory(directory) else []:
-        path, segment = directory / name, parse_history_name(name)
-        if segment is not None:
-            faults += _faults_of(disk, path, segment)
-        elif name.endswith(TEMPORARY_SUFFIX):
-            what = "left by work that was interrupted or goes on"
-            faults.append(VerifyFault(path, None, what, False, FaultKind.UNFINISHED))
-        else:
-            faults.append(VerifyFault(path, None, "not a name this software gives", False))
+    names = disk.list_directory(directory) if disk.is_directory(directory) else []
+    there = sort_names(directory, names, parse_history_name, lambda _: False)
+    for name, segment in there.known.items():
+        faults += _faults_of(disk, directory / name, segment)
+    for oddity, paths, kind in (
+        (MachineOddity.LEFTOVER, there.leftovers, FaultKind.UNFINISHED),
+        (MachineOddity.FOREIGN_NAME, there.foreign, FaultKind.NAME),
+    ):
+        faults += [VerifyFault(path, None, oddity.value, False, kind) for path in paths]
     return faults
 
 

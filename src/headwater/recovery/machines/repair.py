@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
-from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, write_all
+from headwater.disk import Disk, File, OpenMode, replace_file, sync_file
 from headwater.disk.whole_files import sync_names
 from headwater.format.machines.names import (
     INDEX_NAME,
@@ -29,6 +29,7 @@ from headwater.recovery.machines.survey import MachineSurvey
 from headwater.recovery.machines.table import SNAPSHOT_TABLE
 from headwater.recovery.machines.verdict import IndexState, SnapshotVerdict, StretchVerdict
 from headwater.recovery.quarantine import keep_stretch, move_to_quarantine
+from headwater.recovery.tail import cut_tail, write_again
 from headwater.store.pair import read_all, with_file
 from headwater.wal.dialect import NO_ROOM
 
@@ -71,33 +72,24 @@ def _cut_torn_tail(disk: Disk, survey: MachineSurvey) -> None:
         keep_stretch(disk, path, 0, read_all(disk, path), "torn")
         disk.unlink(path)
     if segment in survey.numbers:
-        path = survey.path_of(segment)
-        tail = read_all(disk, path)[offset:]
-        keep_stretch(disk, path, offset, tail, "torn")
-        _write(disk, path, offset, bytes(len(tail.rstrip(b"\0"))))
+        cut_tail(disk, survey.path_of(segment), offset)
     sync_names(disk, survey.log)
     survey.numbers = [number for number in survey.numbers if number <= segment]
 
 
 def _write_unwitnessed_again(disk: Disk, survey: MachineSurvey) -> None:
-    """Bytes that a failed sync left in memory only look sound until the power goes; written and
-    synced once more they are."""
+    """All of it that CURRENT does not know as synced."""
     end = survey.judgement.end
     segment = segment_of(end)
     start = max(survey.current_witness, global_offset(segment, 0))
     at = within_segment(start) if segment_of(start) == segment else 0
     if segment in survey.numbers and at < within_segment(end):
-        tail = read_all(disk, survey.path_of(segment))[at : within_segment(end)]
-        _write(disk, survey.path_of(segment), at, tail)
 
+        def work(file: File) -> None:
+            write_again(file, at, within_segment(end))
+            sync_file(file)
 
-def _write(disk: Disk, path: PurePath, at: int, contents: bytes) -> None:
-    def work(file: File) -> None:
-        if contents:
-            write_all(file, at, [contents])
-        sync_file(file)
-
-    with_file(disk, path, OpenMode.UPDATE, work)
+        with_file(disk, survey.path_of(segment), OpenMode.UPDATE, work)
 
 
 def _repair_snapshots(disk: Disk, survey: MachineSurvey) -> None:

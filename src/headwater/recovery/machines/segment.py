@@ -12,7 +12,6 @@ from pathlib import PurePath
 from typing import Final
 
 from headwater.core.errors import FormatError, InvariantError
-from headwater.core.units import KIB
 from headwater.disk import Disk
 from headwater.format.machines.bodies import (
     Body,
@@ -23,6 +22,7 @@ from headwater.format.machines.entry import MAGIC_BYTES, EntryType, decode_entry
 from headwater.format.machines.entry_run import EntryRun, read_run
 from headwater.format.machines.names import global_offset
 from headwater.recovery.history.machines import InstanceChains, empties
+from headwater.recovery.tail import used_bytes
 from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault, listed
 
@@ -31,7 +31,6 @@ Deliver = Callable[[int, EntryRun], None]
 were here before are left out."""
 NEWER_ENTRY: Final = "an entry of a kind this version does not know"
 HERE_BEFORE: Final = "an entry that was here before"
-_ZEROS: Final = bytes(64 * KIB)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +142,7 @@ class _EntryScan:
     def run(self) -> None:
         scan, contents = self._scan, self._contents
         scan.data_bytes = len(contents)
-        scan.used = _used(contents)
+        scan.used = used_bytes(contents)
         at, end = self._segment.begin, len(contents)
         while at < end:
             run = read_run(contents, at)
@@ -245,16 +244,6 @@ class _EntryScan:
         wrong = self._chains.take(body, here)
         if wrong:
             self._wrong.append((at, wrong))
-
-
-def _used(contents: bytes) -> int:
-    """Without the zeros at the end. Most of a segment may be zeros: they are compared, not read
-    one by one."""
-    end = len(contents)
-    while contents.endswith(_ZEROS, 0, end):
-        end -= len(_ZEROS)
-    begin = max(end - len(_ZEROS), 0)
-    return begin + len(contents[begin:end].rstrip(b"\0"))
 
 
 def _what_is_wrong(contents: bytes, at: int) -> UnreadableBytes:

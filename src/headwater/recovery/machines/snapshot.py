@@ -14,7 +14,6 @@ import msgspec
 
 from headwater.core.errors import FormatError
 from headwater.disk import Disk
-from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.frame import UnknownFrameError
 from headwater.format.machines.names import (
     INDEX_NAME,
@@ -34,6 +33,7 @@ from headwater.format.machines.snapshot import (
 from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.model.machines.instance import Instance
 from headwater.recovery.machines.verdict import IndexState, SnapshotVerdict
+from headwater.recovery.names import sort_names
 from headwater.store.pair import read_all
 
 
@@ -117,24 +117,25 @@ def scan_machine_snapshots(disk: Disk, directory: PurePath) -> SnapshotsScan:
     names = disk.list_directory(directory) if disk.is_directory(directory) else []
     named = _named(disk, scan) if INDEX_NAME in names else {}
     scans: dict[str, SnapshotScan] = {}
-    for name in sorted({*names, *named} - {INDEX_NAME, QUARANTINE_DIRECTORY}):
+    there = sort_names(directory, names, parse_snapshot_file_name, _is_own)
+    scan.leftovers, scan.foreign = there.leftovers, there.foreign
+    for name in sorted({*there.known, *named}):
         path = directory / name
-        if parse_snapshot_file_name(name) is None:
-            if name.endswith(TEMPORARY_SUFFIX):
-                scan.leftovers.append(path)
-            elif not name.endswith(INSTANCE_SUFFIX):
-                scan.foreign.append(path)
-        elif name not in names:
+        if name in there.known:
+            scans[name] = _scan_one(disk, path, named.get(name))
+        else:
             reason = "missing: the snapshot that index.json names"
             scans[name] = SnapshotScan(path, SnapshotVerdict.MISSING, named[name], None, reason)
-        else:
-            scans[name] = _scan_one(disk, path, named.get(name))
     _compare_with_files(scan, named, scans)
     if scan.index is IndexState.SOUND:
         for name in scans.keys() - named.keys():
             scans[name] = replace(scans[name], verdict=SnapshotVerdict.UNNAMED)
     scan.snapshots = [scans[name] for name in sorted(scans)]
     return scan
+
+
+def _is_own(name: str) -> bool:
+    return name in (INDEX_NAME, QUARANTINE_DIRECTORY) or name.endswith(INSTANCE_SUFFIX)
 
 
 def _named(disk: Disk, scan: SnapshotsScan) -> dict[str, SnapshotHeading]:

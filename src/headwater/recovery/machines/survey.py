@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 from headwater.core.errors import FormatError
 from headwater.disk import Disk
 from headwater.disk.posix import LOCK_NAME
-from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.machines.current import (
     MachineCurrent,
     decode_fed,
@@ -52,6 +51,7 @@ from headwater.recovery.machines.snapshot import (
     scan_machine_snapshots,
 )
 from headwater.recovery.machines.verdict import SmallFile
+from headwater.recovery.names import StoreNames, sort_names
 from headwater.store.pair import read_all
 from headwater.store.verify import VerifyFault
 
@@ -144,15 +144,14 @@ def begin_survey(disk: Disk, directory: PurePath, *, whole: bool = True) -> Mach
     survey = MachineSurvey(directory)
     if not disk.is_directory(directory):
         return survey
-    for name in disk.list_directory(directory):
-        _sort(directory / name, _OURS, survey.leftovers, survey.foreign)
-    for name in disk.list_directory(survey.log) if disk.is_directory(survey.log) else []:
-        number = parse_segment_name(name)
-        if number is not None:
-            survey.numbers.append(number)
-        else:
-            _sort(survey.log / name, _OURS_IN_LOG, survey.leftovers, survey.foreign_in_log)
-    survey.numbers.sort()
+    beside: StoreNames[str] = sort_names(
+        directory, disk.list_directory(directory), lambda _: None, _OURS.__contains__
+    )
+    names = disk.list_directory(survey.log) if disk.is_directory(survey.log) else []
+    in_log = sort_names(survey.log, names, parse_segment_name, _OURS_IN_LOG.__contains__)
+    survey.numbers = sorted(in_log.known.values())
+    survey.leftovers = [*beside.leftovers, *in_log.leftovers]
+    survey.foreign, survey.foreign_in_log = beside.foreign, in_log.foreign
     survey.current_state, survey.current = _small(
         disk, survey.log / CURRENT_NAME, decode_machine_current
     )
@@ -219,15 +218,6 @@ def beginning_of(survey: MachineSurvey) -> tuple[int, int | None]:
     if heading is not None and heading.wal_offset == begin:
         return begin, heading.sequence
     return begin, 1 if begin == global_offset(FIRST_SEGMENT, 0) else None
-
-
-def _sort(
-    path: PurePath, ours: frozenset[str], leftovers: list[PurePath], foreign: list[PurePath]
-) -> None:
-    if path.name.endswith(TEMPORARY_SUFFIX):
-        leftovers.append(path)
-    elif path.name not in ours:
-        foreign.append(path)
 
 
 def _small(disk: Disk, path: PurePath, decode: Callable[[bytes], T]) -> tuple[SmallFile, T | None]:

@@ -37,7 +37,7 @@ class TopicNotes(Floors):
     """The checkpoint that reached furthest."""
     ceiling: int = 0
     changed: bool = False
-    """There is more about it than checkpoints that absorbed what was known."""
+    """There is more about it than checkpoints of what was known."""
 
     def take(self, frame: Frame) -> None:
         """A control frame of this topic."""

@@ -14,16 +14,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from headwater.config.wal import WalSettings
-from headwater.core.units import MIB
-from headwater.disk import Disk, File, OpenMode, sync_file, sync_names, write_all
-from headwater.recovery.quarantine import keep_stretch
+from headwater.disk import Disk, File, OpenMode, sync_file, sync_names
+from headwater.recovery.tail import cut_tail, write_again
 from headwater.recovery.topics.report import WalReport, report_on
 from headwater.recovery.topics.scan import NOTHING_COVERED, CoveredFrames
 from headwater.recovery.topics.survey import (
     ShardSurvey,
     access_error,
     find_shard_directories,
-    read_log_file,
     survey_shard,
 )
 from headwater.recovery.topics.verdict import FileScan, FileVerdict
@@ -110,7 +108,7 @@ def _repair(disk: Disk, shard: ShardSurvey) -> None:
     last = shard.last
     if last is not None:
         if last.verdict is FileVerdict.TORN:
-            cut_torn_tail(disk, last)
+            cut_tail(disk, last.path, last.end)
         _rewrite_and_sync(disk, last)
     # First what is kept, CURRENT among it, and only then what CURRENT says may go.
     sync_names(disk, shard.directory)
@@ -122,38 +120,14 @@ def _repair(disk: Disk, shard: ShardSurvey) -> None:
 
 
 def _rewrite_and_sync(disk: Disk, scan: FileScan) -> None:
-    """What an earlier process left in the page cache is about to be believed: make it durable.
-
-    A sync alone would not do. After one that failed, the kernel may hold pages that it calls
-    clean and never wrote, and the next sync succeeds without them. So what no mark has witnessed
-    is written once more.
-    """
+    """What an earlier process left in the page cache is about to be believed: make it durable."""
 
     def work(file: File) -> None:
-        unwitnessed = file.read(scan.witnessed, scan.end - scan.witnessed)
         try:
-            if unwitnessed:
-                write_all(file, scan.witnessed, [unwitnessed])
+            write_again(file, scan.witnessed, scan.end)
         except OSError as error:
             if error.errno not in NO_ROOM:  # where overwriting needs room, reading must go on
                 raise
-        sync_file(file)
-
-    with_file(disk, scan.path, OpenMode.UPDATE, work)
-
-
-def cut_torn_tail(disk: Disk, scan: FileScan) -> None:
-    """Put a copy of the torn bytes aside, then overwrite them with zeros.
-
-    Zeros instead of a shorter file: the space stays allocated, and the length keeps telling
-    whether the file was cut.
-    """
-    tail = bytes(read_log_file(disk, scan.path)[scan.end :]).rstrip(b"\0")
-    keep_stretch(disk, scan.path, scan.end, tail, "torn")
-
-    def work(file: File) -> None:
-        for at in range(0, len(tail), MIB):
-            write_all(file, scan.end + at, [bytes(min(MIB, len(tail) - at))])
         sync_file(file)
 
     with_file(disk, scan.path, OpenMode.UPDATE, work)

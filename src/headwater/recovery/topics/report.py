@@ -68,9 +68,10 @@ def report_on(shards: list[ShardSurvey]) -> WalReport:
 def _about_file(scan: FileScan, *, is_last: bool) -> Iterator[Finding]:
     position = FilePosition.LAST if is_last else FilePosition.EARLIER
     row = FILE_TABLE.decide(scan.verdict, position)
+    yield from row.findings(scan.path, scan.reason or row.why, scan.end)
     if row.action is not Action.KEEP:
-        yield Finding(scan.path, scan.end, row.action, scan.reason or row.why, row.why)
-    elif scan.skipped:
+        return
+    if scan.skipped:
         what = f"{scan.skipped} damaged stretch(es) passed over, as agreed in REPAIRS"
         yield Finding(scan.path, None, Action.NOTE, what, "an operator agreed to the loss")
     elif scan.verdict is FileVerdict.CLEAN and is_last and scan.length < scan.file_bytes:
@@ -80,19 +81,18 @@ def _about_file(scan: FileScan, *, is_last: bool) -> Iterator[Finding]:
 
 def _about_shard(shard: ShardSurvey) -> Iterator[Finding]:
     row = CURRENT_TABLE.decide(shard.current_state)
-    if row.action is not Action.KEEP and (shard.files or row.action.refuses):
+    if shard.files or row.action.refuses:
         what = f"CURRENT {shard.current_state.value}"
         if shard.current is not None:
             # Which file: two inspections beside a writer may each miss another one.
             what += f" ({wal_file_name(shard.current.active)})"
-        yield Finding(shard.directory / CURRENT_NAME, None, row.action, what, row.why)
-    for oddity, paths in (
-        (LogOddity.LEFTOVER, shard.leftovers),
-        (LogOddity.UNTRIMMED, shard.untrimmed),
-        (LogOddity.FOREIGN_NAME, shard.foreign),
-        (LogOddity.OLDEST_MISSING, [shard.directory] if shard.oldest_missing else []),
-        (LogOddity.REPAIRS_UNREADABLE, [shard.directory] if shard.repairs_unreadable else []),
-    ):
-        row = ODDITY_TABLE.decide(oddity)
-        for path in paths:
-            yield Finding(path, None, row.action, oddity.value, row.why)
+        yield from row.findings(shard.directory / CURRENT_NAME, what)
+    yield from ODDITY_TABLE.oddities(
+        (
+            (LogOddity.LEFTOVER, shard.leftovers),
+            (LogOddity.UNTRIMMED, shard.untrimmed),
+            (LogOddity.FOREIGN_NAME, shard.foreign),
+            (LogOddity.OLDEST_MISSING, [shard.directory] if shard.oldest_missing else []),
+            (LogOddity.REPAIRS_UNREADABLE, [shard.directory] if shard.repairs_unreadable else []),
+        )
+    )

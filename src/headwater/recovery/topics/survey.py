@@ -16,7 +16,6 @@ import numpy
 from headwater.core.errors import AccessError, FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, read_whole
-from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.current import CURRENT_BYTES_MAX, Current, decode_current
 from headwater.format.mark import MARK_BYTES, CommitMark, decode_mark
 from headwater.format.names import (
@@ -29,6 +28,7 @@ from headwater.format.names import (
     wal_file_name,
 )
 from headwater.format.repairs import REPAIRS_BYTES_MAX, Repairs, decode_repairs
+from headwater.recovery.names import sort_names
 from headwater.recovery.topics.scan import (
     NOTHING_COVERED,
     CoveredFrames,
@@ -216,16 +216,16 @@ def map_log_file(disk: Disk, path: PurePath) -> memoryview:
 
 def _sort_names(disk: Disk, survey: ShardSurvey) -> list[int]:
     """Log file numbers in order; everything else goes where it belongs."""
-    numbers: list[int] = []
-    for name in list_directory(disk, survey.directory):
-        number = parse_wal_file_name(name)
-        if number is not None:
-            numbers.append(number)
-        elif name == PREPARED_NAME or name.endswith(TEMPORARY_SUFFIX):
-            survey.leftovers.append(survey.directory / name)
-        elif name not in _OWN_NAMES and parse_shard_directory_name(name) is None:
-            survey.foreign.append(survey.directory / name)
-    return sorted(numbers)
+    directory = survey.directory
+    names = list_directory(disk, directory)
+    there = sort_names(directory, names, parse_wal_file_name, _is_own)
+    ahead = [directory / PREPARED_NAME] if PREPARED_NAME in names else []
+    survey.leftovers, survey.foreign = [*ahead, *there.leftovers], there.foreign
+    return sorted(there.known.values())
+
+
+def _is_own(name: str) -> bool:
+    return name in _OWN_NAMES or parse_shard_directory_name(name) is not None
 
 
 def _read_current(disk: Disk, survey: ShardSurvey, log_ids: set[int]) -> None:

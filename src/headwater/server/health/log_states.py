@@ -7,34 +7,22 @@ from collections.abc import Iterator
 from typing import Final
 
 from headwater.core.errors import PoisonedError
+from headwater.engine.readiness import engine_shards, state_name
 from headwater.observe.logs import Logger
 from headwater.server.backend import Backend
 from headwater.wal.committer import LogState
 from headwater.wal.shard import Shard
 
-STATE_NAMES: Final = {
-    LogState.WRITABLE: "ok",
-    LogState.FULL: "full",
-    LogState.POISONED: "poisoned",
-}
-DEGRADED: Final = "degraded"
-"""All logs that are open are healthy, and a part of the directory could not be opened."""
 _WORDS: Final = {
     LogState.WRITABLE: "a log takes writes again",
     LogState.FULL: "a log has no room: writes are refused until there is some",
     LogState.POISONED: "a log failed: it acknowledges nothing until a restart",
 }
-_WORST_FIRST: Final = (LogState.POISONED, LogState.FULL)
 
 
 def shards_of(backend: Backend) -> Iterator[tuple[str, int, Shard]]:
     """Whose log it is, the number of the shard, the shard. Only logs that are open."""
-    engine = backend.engine
-    assert engine.core.wal is not None
-    for number, shard in enumerate(engine.core.wal.shards):
-        yield "topics", number, shard
-    if engine.machines.store is not None:
-        yield "machines", 0, engine.machines.store.shard
+    yield from engine_shards(backend.engine)
     if backend.kafka_store is not None:
         yield "kafka", 0, backend.kafka_store.shard
 
@@ -46,11 +34,7 @@ def poison_of(backend: Backend) -> PoisonedError | None:
 
 
 def state_of(backend: Backend) -> str:
-    states = {shard.state for _, _, shard in shards_of(backend)}
-    worst = next((state for state in _WORST_FIRST if state in states), LogState.WRITABLE)
-    if worst is LogState.WRITABLE and backend.engine.core.parts.away:
-        return DEGRADED
-    return STATE_NAMES[worst]
+    return state_name(backend.engine, (shard for _, _, shard in shards_of(backend)))
 
 
 class LogWatch:

@@ -11,7 +11,6 @@ from headwater.core.units import US_PER_S
 from headwater.engine.pressure import PressureControl
 from headwater.model.pressure import SAMPLE_US, Rung, RungChange
 from headwater.observe.logs import Logger
-from headwater.observe.metrics import Sample
 from headwater.server.backend import Backend
 from headwater.server.streams.delivery import Delivery
 
@@ -80,29 +79,3 @@ class PressureWatch:
 def rung_meaning(rung: Rung) -> str:
     """What happens while a rung is in force."""
     return _MEANS[rung][1]
-
-
-def pressure_samples(pressure_control: PressureControl) -> list[Sample]:
-    governor = pressure_control.governor
-    samples = [
-        Sample("pressure", round(governor.pressure, 3)),
-        Sample("ready_topics", pressure_control.ready_topics),
-        Sample("scheduling_latency_seconds", round(governor.latency_us / US_PER_S, 6)),
-        Sample("writes_refused", pressure_control.writes_refused),
-    ]
-    samples += [
-        Sample("pressure_signal", round(part, 3), (name,)) for name, part in governor.parts.items()
-    ]
-    samples += [
-        Sample("pressure_rung", int(rung in governor.rungs), (rung.value,)) for rung in Rung
-    ]
-    samples += [
-        Sample(
-            "pressure_transitions",
-            pressure_control.transitions[rung, entered],
-            (rung.value, change),
-        )
-        for rung in Rung
-        for entered, change in ((True, "entered"), (False, "left"))
-    ]
-    return samples

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from headwater.core.units import US_PER_MS
 from headwater.core.version import __version__
+from headwater.engine.metrics import COUNTERS
 from headwater.engine.pressure import PressureControl
 from headwater.model.pressure import Rung
 from headwater.server.health.damage import damage_seen, parts_seen
@@ -25,20 +26,6 @@ from headwater.wire.status_answers import (
     ShardSeen,
     SyncBucket,
     SyncLatency,
-)
-
-COUNTERS: Final = (
-    "appends",
-    "records_appended",
-    "reads",
-    "records_read",
-    "records_evicted",
-    "records_deleted",
-    "records_forwarded",
-    "tombstones",
-    "bad_frames",
-    "checkpoints",
-    "snapshots",
 )
 
 

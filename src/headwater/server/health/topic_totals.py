@@ -13,11 +13,9 @@ from typing import Final
 
 import msgspec
 
-from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.engine.engine import Engine
-from headwater.engine.queues.claims import Queues
-from headwater.engine.state.topic import Topic
+from headwater.engine.metrics import add_topic, class_sum
 from headwater.server.access.keys import ANYONE, ApiKey
 from headwater.wire.status_answers import Totals
 
@@ -45,31 +43,16 @@ class TopicTotals:
         for name in itertools.islice(self._names, TOPICS_PER_SAMPLE):
             topic = registry.find(name) if self._key.may_name(name) else None
             if topic is not None:  # dropped since the round began
-                self._add(engine, topic)
+                add_topic(engine, topic, self._sums)
         self._seen += TOPICS_PER_SAMPLE
         if self._seen >= len(registry):
             self._whole, self._names = self._sums, None
         return self._totals(engine, self._sums if self._whole is None else self._whole)
 
-    def _add(self, engine: Engine, topic: Topic) -> None:
-        known = topic.log if topic.loaded or topic.meta is None else topic.meta
-        self._sums["topics"] += 1
-        self._sums[_of_class(topic.log.settings.durability)] += 1
-        self._sums["records"] += known.count
-        self._sums["bytes"] += known.bytes
-        if topic.log.settings.type is TopicType.QUEUE:
-            stats = Queues(engine).glance(topic)
-            self._sums["queues"] += 1
-            self._sums["jobs_ready"] += stats.ready
-            self._sums["jobs_in_flight"] += stats.in_flight
-            self._sums["jobs_delayed"] += stats.delayed
-            self._sums["jobs_dead_lettered"] += stats.dead_lettered
-            self._sums["jobs_blocked"] += stats.blocked
-
     def topics_of(self, durability: Durability) -> int:
         """How many topics of a class there were at the last sample."""
         sums = self._sums if self._whole is None else self._whole
-        return sums[_of_class(durability)]
+        return sums[class_sum(durability)]
 
     def _totals(self, engine: Engine, sums: Counter[str]) -> Totals:
         core, key = engine.core, self._key
@@ -79,7 +62,3 @@ class TopicTotals:
             fixed = {"topics": sums["topics"], "routers": own}
         names = (field.name for field in msgspec.structs.fields(Totals) if field.name not in fixed)
         return Totals(**fixed, **{name: sums[name] for name in names})
-
-
-def _of_class(durability: Durability) -> str:
-    return f"topics of class {durability.value}"

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Coroutine
-from dataclasses import replace
-from functools import cache
-from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
+from headwater.api.call_list import ARROW_ROWS_DEFAULT, ARROW_ROWS_MAX
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.core.results import Tombstone
-from headwater.core.units import MIB
-from headwater.engine.operation import InFiles, Operation
+from headwater.engine.operation import Operation
 from headwater.engine.routers.operations import caught_up_operation
-from headwater.engine.topics.operations import (
-    ReadResult,
-    diff_request,
-    loaded_topic,
-    long_poll_operation,
-    read_as_operation,
-)
+from headwater.engine.topics.arrow import arrow_operation
+from headwater.engine.topics.operations import ReadResult, diff_request, long_poll_operation
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.json_rows import take_rendered
@@ -31,11 +23,7 @@ from headwater.server.http.topic_handlers import number
 from headwater.wire.render import Projection
 from headwater.wire.requests import DiffRequestBody, decode_request
 
-ARROW_ROWS_DEFAULT = 100_000
-ARROW_ROWS_MAX = 1_000_000
-ARROW_ROWS_AT_ONCE = 16_384
-ARROW_BYTES_MAX = 64 * MIB
-"""Payload of one answer; x-next-from-seq says where to go on."""
+ARROW_MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
 
 
 def diff(backend: Backend, exchange: Exchange) -> None:
@@ -51,7 +39,7 @@ def diff(backend: Backend, exchange: Exchange) -> None:
     elif body.consistency != "eventual":
         raise InvalidRequestError("consistency is eventual or strong")
     # Most reads are near the head and need no file: answered at once, without a task.
-    result = backend.ready_database.begin(operation)
+    result = backend.ready_database.driver.begin(operation)
     if isinstance(result, ReadResult):
         _answer(exchange, result)
     else:
@@ -100,54 +88,23 @@ def encode_tombstone(tombstone: Tombstone) -> bytes:
     return msgspec.json.encode(tombstone)
 
 
-@cache
-def _load_arrow() -> None:
-    """Late, since Arrow takes as long to load as a small log takes to open."""
-    import_module("headwater.server.http.arrow_rows")
-
-
-def _load_arrow_in_files() -> Operation[None]:
-    """On a thread that may wait: on the loop, all other requests would wait."""
-    yield InFiles(_load_arrow)
-
-
 async def read_arrow(backend: Backend, exchange: Exchange) -> None:
     """A range of records as an Arrow IPC stream."""
-    database = backend.ready_database
-    if not _load_arrow.cache_info().currsize:
-        await database.drive(_load_arrow_in_files())
-    from headwater.server.http.arrow_rows import ARROW_MEDIA_TYPE, arrow_stream, take_arrow
-
+    database, name = backend.ready_database, exchange.parameters[0]
     from_seq = number(exchange, "from_seq", 0, 0, limits.INTEGER_MAX)
     to_seq = number(exchange, "to_seq", limits.INTEGER_MAX, 0, limits.INTEGER_MAX)
-    most = number(exchange, "limit", ARROW_ROWS_DEFAULT, 1, ARROW_ROWS_MAX)
-    space = backend.space(exchange.parameters[0], exchange.head.key)
-    topic = await database.drive(loaded_topic(space, exchange.parameters[0]))
-    take = take_arrow(topic.name, to_seq)
-    batches: list[Any] = []
-    rows, size, cursor, tombstone, caught_up = 0, 0, from_seq, None, False
-    while rows < most and size < ARROW_BYTES_MAX and cursor < to_seq and not caught_up:
-        request = replace(
-            diff_request(cursor),
-            limit=min(ARROW_ROWS_AT_ONCE, most - rows),
-            bytes_max=limits.READ_BYTES_CLAMP,
-        )
-        result = await database.drive(read_as_operation(space, topic, request, take))
-        if result.tombstone is not None and (rows or tombstone is not None):
-            break  # an answer has one tombstone, and it comes before the records
-        tombstone = result.tombstone or tombstone
-        cursor, caught_up = result.next_from_seq, result.caught_up
-        batches += result.payload
-        rows += sum(batch.num_rows for batch in result.payload)
-        size += sum(batch.nbytes for batch in result.payload)
+    rows_max = number(exchange, "limit", ARROW_ROWS_DEFAULT, 1, ARROW_ROWS_MAX)
+    space = backend.space(name, exchange.head.key)
+    page = await database.drive(arrow_operation(space, name, from_seq, to_seq, rows_max))
+    tombstone = b"" if page.tombstone is None else encode_tombstone(page.tombstone)
     exchange.answer_parts(
         200,
-        arrow_stream(batches),
+        page.parts,
         {
             "content-type": ARROW_MEDIA_TYPE,
-            "x-next-from-seq": str(min(cursor, to_seq)),
-            "x-epoch": str(topic.log.epoch),
-            "x-caught-up": "true" if caught_up else "false",
-            "x-tombstone": "" if tombstone is None else encode_tombstone(tombstone).decode(),
+            "x-next-from-seq": str(page.next_from_seq),
+            "x-epoch": str(page.epoch),
+            "x-caught-up": "true" if page.caught_up else "false",
+            "x-tombstone": tombstone.decode(),
         },
     )

@@ -98,16 +98,12 @@ class WriteBatcher:
     """Filled by the connections, emptied when the loop has read from all that had something."""
 
     def __init__(
-        self,
-        backend: Backend,
-        limits: LimitSettings,
-        loop: asyncio.AbstractEventLoop,
-        replies: WriteReplies,
+        self, backend: Backend, limits: LimitSettings, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._backend = backend
         self._record_bytes_max = limits.record_bytes
         self._loop = loop
-        self._replies = replies
+        self.replies = WriteReplies()
         self.engine: Engine | None = None
         """None until there is one to write to."""
         self._batches: dict[str, _Batch] = {}
@@ -220,7 +216,7 @@ class WriteBatcher:
                 self._answer(batch.members, write)
             else:
                 write.on_done = partial(self._answer, batch.members)
-        self._replies.send()
+        self.replies.send()
 
     def _send_one_by_one(self, batch: _Batch) -> None:
         """Nothing of them was taken together. Alone, each gets the answer that is its own."""
@@ -233,7 +229,7 @@ class WriteBatcher:
         for exchange in members:
             exchange.usage.in_flight -= 1
         if write.error is None:
-            mistakes = self._replies.add(members, write)
+            mistakes = self.replies.add(members, write)
         else:
             mistakes = _fail_all(members, write.error)
         if mistakes:

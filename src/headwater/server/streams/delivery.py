@@ -239,7 +239,7 @@ class Delivery:
         operation = read_as_operation(
             space, topic, _request(cursor, options), _take(options, last_seq)
         )
-        result = self.backend.ready_database.drive_at_once(operation)
+        result = self.backend.ready_database.driver.drive_at_once(operation)
         if result is None:
             return None
         batch = _batch(result, cursor, options, last_seq)

@@ -16,10 +16,8 @@ from headwater.core.errors import RequestError
 from headwater.disk import Disk
 from headwater.disk.posix import LOCK_NAME
 from headwater.format.names import (
-    CURRENT_NAME,
     WAL_DIRECTORY,
-    parse_shard_directory_name,
-    parse_wal_file_name,
+    is_log_name,
 )
 from headwater.recovery.topics.survey import access_error, list_directory
 
@@ -56,19 +54,11 @@ def _log_at(disk: Disk, path: PurePath) -> JobLog | None:
     names = list_directory(disk, path)
     if WAL_DIRECTORY in names and disk.is_directory(path / WAL_DIRECTORY):
         return JobLog(path / WAL_DIRECTORY, path)
-    if not any(map(_is_log_name, names)):
+    if not any(map(is_log_name, names)):
         return None
     if path.name == WAL_DIRECTORY and disk.exists(path.parent / LOCK_NAME):
         return JobLog(path, path.parent)
     return JobLog(path, None)
-
-
-def _is_log_name(name: str) -> bool:
-    return (
-        name == CURRENT_NAME
-        or parse_wal_file_name(name) is not None
-        or parse_shard_directory_name(name) is not None
-    )
 
 
 @contextlib.contextmanager

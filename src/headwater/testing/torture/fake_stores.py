@@ -15,6 +15,7 @@ from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
 from headwater.engine.database import Database
+from headwater.engine.drivers import BlockingDriver
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.machines.positions import restore_holds
@@ -189,4 +190,4 @@ def open_engine(disk: FakeDisk, settings: EngineSettings, clock: ManualClock) ->
         make_maintenance=SteppedMaintenance,
         make_forwarder=SteppedForwarder,
     )
-    return Database(engine)
+    return Database(engine, BlockingDriver(engine.core))

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from headwater.core.errors import TopicNotFoundError
-from headwater.engine.operation import Answered, BlockingDriver, InFiles, Woken
+from headwater.engine.drivers import BlockingDriver
+from headwater.engine.operation import Answered, InFiles, Woken
 from headwater.engine.queues.operations import claim_operation
 from tests.unit.engine.queues.queue_rig import Place
 

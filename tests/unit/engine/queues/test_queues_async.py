@@ -67,7 +67,7 @@ def test_claims_of_one_window_share_what_is_there_and_leavers_harm_nobody(
             assert share == max(*got, share)
             for node in ("leaver", "w0", "w1", "w2"):
                 await db.nack("jobs", node, list(range(1, 13)))
-            await db.create("jobs", type="queue", **{**settings, "claim_jitter_ms": 5_000})
+            await db.create("jobs", type="queue", claim_jitter_ms=5_000)
             quitter = asyncio.create_task(db.claim("jobs", "quitter", 12))
             worker = asyncio.create_task(db.claim("jobs", "stays", 12))
             topic = db.engine.topic("jobs")

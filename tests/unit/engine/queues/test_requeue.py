@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headwater.core.errors import NotAQueueError, TopicNotFoundError
@@ -20,7 +22,7 @@ def db(clock: ManualClock) -> Database:
     return open_stepped(new_disk(), SMALL, clock)
 
 
-def give_up(db: Database, count: int, **settings: object) -> None:
+def give_up(db: Database, count: int, **settings: Any) -> None:
     """So many jobs of the queue `jobs` end in `dead`."""
     db.create("jobs", type="queue", max_deliveries=1, dead_letter="dead", **settings)
     records = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headwater.api.keywords import RouterKeywords
 from headwater.core.errors import (
     InvalidRequestError,
     RouterCycleError,
@@ -25,7 +26,12 @@ def test_a_router_is_defined_once_and_found_by_every_end(place: Place) -> None:
     made = place.db.put_router("in>out", source="in", dest="out", filter="x*", preserve_node=False)
     assert (made.source, made.dest, made.filter, made.preserve_node) == ("in", "out", "x*", False)
     assert (made.preserve_tag, made.allow_cycle, made.guarantee) == (True, False, "at_least_once")
-    definition = {"source": "in", "dest": "out", "filter": "x*", "preserve_node": False}
+    definition: RouterKeywords = {
+        "source": "in",
+        "dest": "out",
+        "filter": "x*",
+        "preserve_node": False,
+    }
     assert place.db.put_router("in>out", **definition) == made
     assert [r.router for r in place.db.routers(source="in")] == ["in>out"]
     assert [r.router for r in place.db.routers(dest="in")] == []
@@ -96,10 +102,10 @@ def test_a_router_with_another_filter_goes_on_from_where_it_is(ends: str) -> Non
 
 
 def test_an_exactly_once_router_keeps_its_rules(place: Place) -> None:
-    rules = {"source": "in", "dest": "out", "guarantee": "exactly_once"}
+    rules: RouterKeywords = {"source": "in", "dest": "out", "guarantee": "exactly_once"}
     place.db.put_router("r", **rules)
     with pytest.raises(TopicExistsIncompatibleError) as differs:
-        place.db.put_router("r", **rules, filter="x")
+        place.db.put_router("r", source="in", dest="out", guarantee="exactly_once", filter="x")
     assert differs.value.detail == {"reason": "router_differs", "router": "r"}
 
 
@@ -128,8 +134,9 @@ def test_only_what_comes_after_the_definition_is_copied_with_all_it_has(place: P
 
 
 def test_node_and_tag_are_left_behind_when_they_are_not_to_be_kept(place: Place) -> None:
-    settings = {"preserve_node": False, "preserve_tag": False, "filter": "t*"}
-    place.db.put_router("r", source="in", dest="out", **settings)
+    place.db.put_router(
+        "r", source="in", dest="out", preserve_node=False, preserve_tag=False, filter="t*"
+    )
     place.write(1, tag="t1", node="n")
     place.write(2, tag="u", node="n")
     place.write(3)
@@ -261,7 +268,7 @@ def test_a_topic_that_is_dropped_takes_its_routers_and_leaves_its_copies(place: 
 
 
 def test_a_router_made_again_is_not_taken_by_a_second_delete_of_the_first(place: Place) -> None:
-    definition = {"source": "in", "dest": "out"}
+    definition: RouterKeywords = {"source": "in", "dest": "out"}
     place.db.put_router("r", **definition)
     routers = place.db.engine.routers
 
@@ -285,7 +292,7 @@ def test_a_router_made_again_is_not_taken_by_a_second_delete_of_the_first(place:
 
 
 def test_a_router_put_twice_at_once_is_told_of_when_the_log_has_it(place: Place) -> None:
-    definition = {"source": "in", "dest": "out"}
+    definition: RouterKeywords = {"source": "in", "dest": "out"}
     routers = place.db.engine.routers
     with place.holding():
         first, second = (routers.put("r", router_settings(definition)) for _ in range(2))

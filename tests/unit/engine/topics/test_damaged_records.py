@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -41,7 +42,7 @@ def topic_id(db: headwater.Database) -> int:
 
 
 def read_on(
-    db: headwater.Database, topic: str = "a", **options: int
+    db: headwater.Database, topic: str = "a", **options: Any
 ) -> tuple[list[int], list[Tombstone]]:
     """Everything a reader is given who follows its cursor."""
     seqs: list[int] = []

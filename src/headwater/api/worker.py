@@ -1,23 +1,21 @@
-"""The worker for threads.
+# Generated from api/async_worker.py by "make twins"; change that file, not this one.
+"""The worker for threads: claims jobs, has their handlers run, reports how they ended.
 
-The calling thread claims; a pool runs the handlers; one more thread acks or nacks the outcomes and
-extends the leases of running jobs. So a slow claim delays no ack, and a slow handler loses no
-lease.
+Over the list of calls, so that a client and an open database have the same one. It claims; a crew
+runs the handlers; a reporter acks or nacks the outcomes and extends the leases of running jobs. So
+a slow claim delays no ack, and a slow handler loses no lease.
 """
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from typing import Protocol
 
-from headwater.client.jobs import HeldJobs, OutcomeBatch, WorkDone, WorkOptions
-from headwater.core.clock import Clock, Doorbell
+from headwater.api.jobs import Handler, HeldJobs, OutcomeBatch, WorkDone, WorkOptions
+from headwater.api.thread_crew import HANDLER_ERRORS, Bell, Crew
+from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
 from headwater.core.results import Claimed, ClaimedJob, LeaseResult, TopicState
-
-Handler = Callable[[ClaimedJob], object]
 
 
 class QueueCalls(Protocol):
@@ -57,10 +55,11 @@ class QueueCalls(Protocol):
 def work(
     queue: QueueCalls, topic: str, handler: Handler, options: WorkOptions, clock: Clock
 ) -> WorkDone:
-    """Works until it is stopped or idle for too long, or the server refuses."""
+    """Works until it is stopped or idle for too long, or its calls are refused."""
     lease_ms = options.lease_ms
     if lease_ms is None:
-        lease_ms = int(queue.state(topic).config["lease_ms"])
+        state = queue.state(topic)
+        lease_ms = int(state.config["lease_ms"])
     return Worker(queue, topic, handler, options, clock, lease_ms).run()
 
 
@@ -80,64 +79,70 @@ class Worker:
         self._options = options
         self._clock = clock
         self._held = HeldJobs(options, lease_ms)
-        self._lock = threading.Lock()
-        """Around the hand, which three kinds of threads touch."""
-        self._futures: dict[Future[None], ClaimedJob] = {}
+        self._crew = Crew(options.threads)
         self._closing = False
-        self._wakeup = Doorbell()
-        """For the reporting thread: an outcome, or the end."""
-        self._room = Doorbell()
-        """For the claiming thread: there is room, or a reason to end."""
+        self._wakeup = Bell(clock)
+        """For the reporter: an outcome, a lease to extend, or the end."""
+        self._room = Bell(clock)
+        """For who claims: there is room, or a reason to end."""
         options.stop.listen(self._room.ring)
 
     def run(self) -> WorkDone:
-        pool = ThreadPoolExecutor(self._options.threads, "headwater-work")
-        reporter = threading.Thread(target=self._report_all, name="headwater-report", daemon=True)
-        reporter.start()
+        self._crew.begin_reporting(self._report_all)
         try:
-            self._claim_all(pool)
+            self._claim_all()
+            self._finish()
+        except BaseException:
+            self._crew.cancel_running()
+            self._finish()
+            raise
         finally:
-            self._give_back_unbegun()
-            pool.shutdown(wait=True)
             self._closing = True
             self._wakeup.ring()
-            reporter.join()
+            self._crew.finish_reporting()
         if self._held.error is not None:
             raise self._held.error
         return self._held.counts
 
+    def _finish(self) -> None:
+        """What is under way ends; what has not begun is given back."""
+        with self._crew.lock:
+            for job in self._crew.cancel_waiting():
+                self._held.never_begun(job)
+        self._wakeup.ring()
+        self._crew.finish()
+
     # -- claiming
 
-    def _claim_all(self, pool: ThreadPoolExecutor) -> None:
+    def _claim_all(self) -> None:
         options, held, now_us = self._options, self._held, self._clock.monotonic_us
         busy_us = now_us()
         while not options.stop.is_set and held.error is None:
-            with self._lock:
+            with self._crew.lock:
                 room, count = held.room, len(held)
             if count:
                 busy_us = now_us()
             if not room:
-                self._clock.wait(self._room, None)
+                self._room.wait(None)
                 continue
-            idle_us = now_us() - busy_us
             claimed = self._queue.claim(
                 self._topic,
                 options.node,
                 room,
                 lease_ms=held.lease_ms,
-                wait_ms=options.wait_ms(idle_us),
+                wait_ms=options.wait_ms(now_us() - busy_us),
             )
             if claimed.jobs:
-                self._begin(pool, claimed.jobs)
+                self._begin(claimed.jobs)
             elif not count and options.is_over(now_us() - busy_us):
                 return
 
-    def _begin(self, pool: ThreadPoolExecutor, jobs: Sequence[ClaimedJob]) -> None:
-        with self._lock:
+    def _begin(self, jobs: Sequence[ClaimedJob]) -> None:
+        with self._crew.lock:
             self._held.take(jobs, self._clock.monotonic_us())
             for job in jobs:
-                self._futures[pool.submit(self._handle, job)] = job
-        self._wakeup.ring()  # there is a lease to renew, sometime
+                self._crew.begin(self._handle, job)
+        self._wakeup.ring()
 
     def _handle(self, job: ClaimedJob) -> None:
         error: BaseException | None = None
@@ -145,35 +150,27 @@ class Worker:
         try:
             if begun:
                 self._handler(job)
-        except BaseException as raised:  # a worker outlives whatever its handler does
+        except HANDLER_ERRORS as raised:
             error = raised
-        with self._lock:
+        with self._crew.lock:
             if begun:
                 self._held.ended(job, error)
             else:
                 self._held.never_begun(job)
         self._wakeup.ring()
 
-    def _give_back_unbegun(self) -> None:
-        with self._lock:
-            for future, job in self._futures.items():
-                if future.cancel():
-                    self._held.never_begun(job)
-        self._wakeup.ring()
-
-    # -- reporting to the server
+    # -- reporting
 
     def _report_all(self) -> None:
         held = self._held
         try:
             while True:
-                with self._lock:
+                with self._crew.lock:
                     closing = self._closing
                     batches = held.batches()
-                    self._futures = {f: job for f, job in self._futures.items() if not f.done()}
                 for batch in batches:
                     self._report(batch)
-                with self._lock:  # also when there is always something to report
+                with self._crew.lock:  # also when there is always something to report
                     holding = held.holding(self._clock.monotonic_us())
                     next_us = held.next_hold_us
                 if holding:
@@ -181,7 +178,7 @@ class Worker:
                 if closing and not batches:
                     return
                 if not batches:
-                    self._clock.wait(self._wakeup, next_us)
+                    self._wakeup.wait(next_us)
         except HeadwaterError as error:
             held.error = error
         finally:
@@ -196,7 +193,7 @@ class Worker:
             answer = queue.nack(
                 self._topic, node, seqs, lease_ids=lease_ids, delay_ms=batch.delay_ms
             )
-        with self._lock:
+        with self._crew.lock:
             self._held.reported(batch, answer)
         self._room.ring()
 

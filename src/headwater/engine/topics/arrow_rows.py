@@ -1,4 +1,5 @@
-"""Reads as Arrow: the form in which bulk readers take what a plan found."""
+"""Records as Arrow, taken from stored bytes: whole batches for each stretch of frames that lie
+together. Loaded late: Arrow takes as long to load as a small log takes to open."""
 
 from __future__ import annotations
 
@@ -8,13 +9,13 @@ import numpy
 
 from headwater.engine.topics.operations import Take, Taken
 from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan
-from headwater.wire.arrow import ARROW_MEDIA_TYPE, arrow_stream, frames_to_arrow
+from headwater.wire.arrow import arrow_stream, frames_to_arrow
 
-__all__ = ["ARROW_MEDIA_TYPE", "arrow_stream", "take_arrow"]
+__all__ = ["arrow_stream", "take_arrow"]
 
 
 def take_arrow(topic: str, to_seq: int) -> Take[list[Any]]:
-    """Take whole batches, one for each stretch of frames that lie together, up to a seq."""
+    """Take what there is, up to a seq."""
 
     def take(reader: Reader, plan: ReadPlan, _keep: ReadFilter) -> Taken[list[Any]]:
         runs, findings = reader.runs(plan)

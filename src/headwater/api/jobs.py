@@ -1,13 +1,11 @@
-"""The jobs a worker holds: their outcomes, and when to extend their leases.
-
-No I/O and no threads: the two workers, for threads and for event loops, do that in their own way.
-"""
+"""The jobs a worker holds: their outcomes, and when to extend their leases. No I/O, no threads."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -15,6 +13,9 @@ from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP, NACK_DELAY_MS_MAX
 from headwater.core.results import ClaimedJob, LeaseResult
 from headwater.core.units import US_PER_MS
+
+Handler = Callable[[ClaimedJob], object]
+AsyncHandler = Callable[[ClaimedJob], Awaitable[object]]
 
 WAIT_MS: Final = 2_000
 """One claim waits so long for a job; the worker notices a stop after that."""
@@ -118,10 +119,6 @@ class WorkOptions:
         return self.idle_ms is not None and idle_us >= self.idle_ms * US_PER_MS
 
 
-WorkWishes = WorkOptions
-"""The old name, for one release."""
-
-
 class OutcomeBatch(NamedTuple):
     """Outcomes for one ack or nack: jobs that are done, or those to give back for so long."""
 
@@ -169,6 +166,9 @@ class HeldJobs:
         self._jobs.update((job.record.seq, job) for job in jobs)
 
     def ended(self, job: ClaimedJob, error: BaseException | None = None) -> None:
+        if isinstance(error, asyncio.CancelledError):
+            self.never_begun(job)  # whatever its handler did: another worker begins anew
+            return
         delay_ms = 0 if error is None else self._options.delay_ms(job, error)
         self._outcomes.append(Outcome(job, error, delay_ms))
 

@@ -1,14 +1,19 @@
-"""State machines for event loops: the awaitable twin of `api`."""
+"""State machines for programs with an event loop: embedded, and over HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Protocol
 
 from headwater.api import machine_requests as requests
-from headwater.api.machine_requests import WatchFilter, watch_filter
-from headwater.api.machines import Moved
+from headwater.api.machine_requests import Moved, WatchFilter, watch_filter
 from headwater.wire import machine_answers as answers
+
+
+class AsyncMachineCalls(Protocol):
+    """How a call of machines is carried out."""
+
+    async def __call__(self, call: requests.MachineCall, /) -> Any: ...
 
 
 class AsyncMachines:
@@ -16,7 +21,7 @@ class AsyncMachines:
 
     def __init__(
         self,
-        call: Callable[[requests.MachineCall], Awaitable[Any]],
+        call: AsyncMachineCalls,
         watch: Callable[[WatchFilter, int | None, int | None], AsyncIterator[Moved]],
     ) -> None:
         self._call = call
@@ -25,8 +30,7 @@ class AsyncMachines:
     async def put_machine(
         self, machine: str, version: int, definition: dict[str, Any]
     ) -> answers.MachinePutAnswer:
-        """Define a version of a machine. It never changes; the same definition again does nothing.
-        Define a version of a machine. It never changes; the same definition again does nothing."""
+        """Define a version of a machine. It never changes; the same again does nothing."""
         answer: answers.MachinePutAnswer = await self._call(
             requests.PutMachine(machine, version, definition)
         )

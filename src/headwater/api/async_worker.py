@@ -1,19 +1,20 @@
-"""The worker for event loops: the same as for threads, in tasks."""
+"""The worker for event loops: claims jobs, has their handlers run, reports how they ended.
+
+Over the list of calls, so that a client and an open database have the same one. It claims; a crew
+runs the handlers; a reporter acks or nacks the outcomes and extends the leases of running jobs. So
+a slow claim delays no ack, and a slow handler loses no lease.
+"""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from typing import Protocol
 
-from headwater.client.jobs import HeldJobs, OutcomeBatch, WorkDone, WorkOptions
+from headwater.api.jobs import AsyncHandler, HeldJobs, OutcomeBatch, WorkDone, WorkOptions
+from headwater.api.task_crew import HANDLER_ERRORS, AsyncBell, AsyncCrew
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
 from headwater.core.results import Claimed, ClaimedJob, LeaseResult, TopicState
-from headwater.core.units import US_PER_S
-
-AsyncHandler = Callable[[ClaimedJob], Awaitable[object]]
 
 
 class AsyncQueueCalls(Protocol):
@@ -53,10 +54,11 @@ class AsyncQueueCalls(Protocol):
 async def work_async(
     queue: AsyncQueueCalls, topic: str, handler: AsyncHandler, options: WorkOptions, clock: Clock
 ) -> WorkDone:
-    """Works until it is cancelled, stopped or idle for too long, or the server refuses."""
+    """Works until it is stopped or idle for too long, or its calls are refused."""
     lease_ms = options.lease_ms
     if lease_ms is None:
-        lease_ms = int((await queue.state(topic)).config["lease_ms"])
+        state = await queue.state(topic)
+        lease_ms = int(state.config["lease_ms"])
     return await AsyncWorker(queue, topic, handler, options, clock, lease_ms).run()
 
 
@@ -76,42 +78,38 @@ class AsyncWorker:
         self._options = options
         self._clock = clock
         self._held = HeldJobs(options, lease_ms)
-        self._turns = asyncio.Semaphore(options.threads)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._begun: set[int] = set()
+        self._crew = AsyncCrew(options.threads)
         self._closing = False
-        self._wakeup = asyncio.Event()
-        self._room = asyncio.Event()
-        self._loop = asyncio.get_running_loop()
-        options.stop.listen(self._on_stop)
-
-    def _on_stop(self) -> None:
-        """On any thread."""
-        self._loop.call_soon_threadsafe(self._room.set)
+        self._wakeup = AsyncBell(clock)
+        """For the reporter: an outcome, a lease to extend, or the end."""
+        self._room = AsyncBell(clock)
+        """For who claims: there is room, or a reason to end."""
+        options.stop.listen(self._room.ring)
 
     async def run(self) -> WorkDone:
-        reporter = asyncio.create_task(self._report_all())
+        self._crew.begin_reporting(self._report_all)
         try:
             await self._claim_all()
-            await self._finish(cancel=False)
+            await self._finish()
         except BaseException:
-            await self._finish(cancel=True)
+            self._crew.cancel_running()
+            await self._finish()
             raise
         finally:
             self._closing = True
-            self._wakeup.set()
-            await reporter
+            self._wakeup.ring()
+            await self._crew.finish_reporting()
         if self._held.error is not None:
             raise self._held.error
         return self._held.counts
 
-    async def _finish(self, *, cancel: bool) -> None:
-        """What is under way ends, in its own time or at once; what is not begun does not begin."""
-        for task in self._tasks:
-            if cancel or task.get_name() not in map(str, self._begun):
-                task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+    async def _finish(self) -> None:
+        """What is under way ends; what has not begun is given back."""
+        with self._crew.lock:
+            for job in self._crew.cancel_waiting():
+                self._held.never_begun(job)
+        self._wakeup.ring()
+        await self._crew.finish()
 
     # -- claiming
 
@@ -119,77 +117,71 @@ class AsyncWorker:
         options, held, now_us = self._options, self._held, self._clock.monotonic_us
         busy_us = now_us()
         while not options.stop.is_set and held.error is None:
-            self._room.clear()
-            if held:
+            with self._crew.lock:
+                room, count = held.room, len(held)
+            if count:
                 busy_us = now_us()
-            if not held.room:
-                await self._room.wait()
+            if not room:
+                await self._room.wait(None)
                 continue
             claimed = await self._queue.claim(
                 self._topic,
                 options.node,
-                held.room,
+                room,
                 lease_ms=held.lease_ms,
                 wait_ms=options.wait_ms(now_us() - busy_us),
             )
-            held.take(claimed.jobs, now_us())
-            for job in claimed.jobs:
-                task = asyncio.create_task(self._handle(job), name=str(job.record.seq))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
             if claimed.jobs:
-                self._wakeup.set()  # there is a lease to renew, sometime
-            elif not held and options.is_over(now_us() - busy_us):
+                self._begin(claimed.jobs)
+            elif not count and options.is_over(now_us() - busy_us):
                 return
 
-    async def _handle(self, job: ClaimedJob) -> None:
-        seq = job.record.seq
-        try:
-            async with self._turns:
-                if self._options.stop.is_set:
-                    raise asyncio.CancelledError
-                self._begun.add(seq)
-                await self._handler(job)
-        except asyncio.CancelledError:
-            self._held.never_begun(job)
-        except Exception as error:
-            self._held.ended(job, error)
-        else:
-            self._held.ended(job)
-        finally:
-            self._begun.discard(seq)
-            self._wakeup.set()
+    def _begin(self, jobs: Sequence[ClaimedJob]) -> None:
+        with self._crew.lock:
+            self._held.take(jobs, self._clock.monotonic_us())
+            for job in jobs:
+                self._crew.begin(self._handle, job)
+        self._wakeup.ring()
 
-    # -- reporting to the server
+    async def _handle(self, job: ClaimedJob) -> None:
+        error: BaseException | None = None
+        begun = not self._options.stop.is_set
+        try:
+            if begun:
+                await self._handler(job)
+        except HANDLER_ERRORS as raised:
+            error = raised
+        with self._crew.lock:
+            if begun:
+                self._held.ended(job, error)
+            else:
+                self._held.never_begun(job)
+        self._wakeup.ring()
+
+    # -- reporting
 
     async def _report_all(self) -> None:
         held = self._held
         try:
             while True:
-                self._wakeup.clear()
-                batches = held.batches()
+                with self._crew.lock:
+                    closing = self._closing
+                    batches = held.batches()
                 for batch in batches:
                     await self._report(batch)
-                holding = held.holding(self._clock.monotonic_us())
-                if holding:  # also when there is always something to report
+                with self._crew.lock:  # also when there is always something to report
+                    holding = held.holding(self._clock.monotonic_us())
+                    next_us = held.next_hold_us
+                if holding:
                     await self._hold(holding)
-                if batches:
-                    continue
-                if self._closing:
+                if closing and not batches:
                     return
-                await self._wait()
+                if not batches:
+                    await self._wakeup.wait(next_us)
         except HeadwaterError as error:
             held.error = error
         finally:
-            self._room.set()
-
-    async def _wait(self) -> None:
-        next_us = self._held.next_hold_us
-        timeout_s = None
-        if next_us is not None:
-            timeout_s = max(next_us - self._clock.monotonic_us(), 0) / US_PER_S
-        with suppress(TimeoutError):
-            await asyncio.wait_for(self._wakeup.wait(), timeout_s)
+            self._room.ring()
 
     async def _report(self, batch: OutcomeBatch) -> None:
         queue, node = self._queue, self._options.node
@@ -200,8 +192,9 @@ class AsyncWorker:
             answer = await queue.nack(
                 self._topic, node, seqs, lease_ids=lease_ids, delay_ms=batch.delay_ms
             )
-        self._held.reported(batch, answer)
-        self._room.set()
+        with self._crew.lock:
+            self._held.reported(batch, answer)
+        self._room.ring()
 
     async def _hold(self, jobs: Sequence[ClaimedJob]) -> None:
         await self._queue.extend(
