@@ -6,10 +6,10 @@ two scans in a row agree on it. Nothing is locked and nothing is written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
@@ -27,11 +27,7 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
-from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import check_kafka_segment
-from headwater.recovery.machines.segment import scan_machine_segment
-from headwater.recovery.machines.survey import begin_survey
-from headwater.recovery.machines.verify import machine_faults
+from headwater.recovery.stores import DEEP_KAFKA, DEEP_MACHINES, MapSegments
 from headwater.recovery.topics.inspection import inspect_until_stable
 from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.snapshots import snapshot_faults
@@ -119,41 +115,23 @@ def _scan(scope: VerifyScope, advance: Advance) -> DirectoryReport:
     root = directory / TOPICS_DIRECTORY
     report.faults += _topic_faults(disk, root, topics, report, cold, advance)
     report.unchecked += cold.unchecked
-    report.faults += _kafka_faults(disk, directory / KAFKA_DIRECTORY, report, advance)
-    report.faults += _machine_faults(disk, directory / MACHINES_DIRECTORY, report, advance)
+    kafka = DEEP_KAFKA.run(disk, directory, _in_turn(advance))
+    machines = DEEP_MACHINES.run(disk, directory, _in_turn(advance))
+    report.faults += [*kafka.faults, *machines.faults]
+    report.kafka_segments, report.kafka_batches = kafka.segments, kafka.entries
+    report.machine_segments, report.machine_entries = machines.segments, machines.entries
     return report
 
 
-def _kafka_faults(
-    disk: Disk, path: PurePath, report: DirectoryReport, advance: Advance
-) -> list[VerifyFault]:
-    try:
-        plan = plan_kafka(disk, path)
-    except FileNotFoundError as error:
-        return [gone(path, error)]
-    scans = []
-    for segment in plan.segments:
-        scans.append(check_kafka_segment(disk, segment))
-        report.kafka_segments += 1
-        report.kafka_batches += scans[-1].batches
-        advance(scans[-1].data_bytes)
-    return join_kafka(plan, scans)
+def _in_turn(advance: Advance) -> MapSegments:
+    def check_all(check: Callable[[Any], Any], segments: Sequence[Any]) -> list[Any]:
+        checks = []
+        for segment in segments:
+            checks.append(check(segment))
+            advance(checks[-1].data_bytes)
+        return checks
 
-
-def _machine_faults(
-    disk: Disk, path: PurePath, report: DirectoryReport, advance: Advance
-) -> list[VerifyFault]:
-    try:
-        plan = begin_survey(disk, path)
-    except FileNotFoundError as error:
-        return [gone(path, error)]
-    scans = []
-    for segment in plan.segments:
-        scans.append(scan_machine_segment(disk, segment))
-        report.machine_segments += 1
-        report.machine_entries += scans[-1].entries
-        advance(scans[-1].data_bytes)
-    return machine_faults(plan, scans)
+    return check_all
 
 
 def _unknown(path: PurePath) -> VerifyFault:

@@ -23,7 +23,6 @@ from headwater.format.kafka.checkpoint import (
     KafkaCheckpoint,
     SegmentMeta,
     decode_checkpoint,
-    rewritten,
 )
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
@@ -45,6 +44,7 @@ from headwater.format.kafka.names import (
     parse_name,
 )
 from headwater.format.names import QUARANTINE_DIRECTORY
+from headwater.recovery.kafka.known_entries import check_known_entries
 from headwater.recovery.kafka.table import INDEX_TABLE, LOG_TABLE
 from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
 from headwater.recovery.kafka.verdict import (
@@ -69,7 +69,6 @@ from headwater.store.pair import with_file
 
 _CHECKPOINT_BYTES_MAX: Final = 2**31
 _KNOWN_NAMES: Final = {CHECKPOINT_NAME, COPY_NAME, SPARE_NAME, QUARANTINE_DIRECTORY}
-CHANGED: Final = "the entries are not those that were synced"
 _OF_EVENTS: Final = {
     BatchVerdict.NEWER: LogVerdict.NEWER,
     BatchVerdict.UNFOLLOWED: LogVerdict.UNFOLLOWED,
@@ -324,18 +323,11 @@ class _Surveyor:
 
     def _index(self, scan: SegmentScan, view: memoryview) -> None:
         meta = scan.checkpointed
-        size = meta.entries * ENTRY_BYTES
-        if len(view) < size:
-            scan.index, scan.index_offset = IndexVerdict.SHORT, len(view)
-            scan.index_what = f"the index ends before byte {size}"
+        known = check_known_entries(meta, view)
+        if known.verdict is not IndexVerdict.SOUND:
+            scan.index, scan.index_offset, scan.index_what = known[2:]
             return
-        checksum, rewrite = checksum64(view[:size]), meta.rewrite
-        if rewrite is not None and checksum == rewrite.checksum:
-            meta = rewritten(meta)
-        elif checksum != meta.checksum:
-            scan.index, scan.index_what = IndexVerdict.CHANGED, CHANGED
-            return
-        meta = msgspec.structs.replace(meta, rewrite=None)
+        meta = msgspec.structs.replace(known.meta, rewrite=None)
         count = meta.entries
         if scan.position is not SegmentPosition.LISTED:
             count = max(count_entries(view), count)

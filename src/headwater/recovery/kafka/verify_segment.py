@@ -6,13 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-import msgspec
 import numpy
 
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode
-from headwater.format.checksum import checksum64
 from headwater.format.kafka.batch import LEADER_EPOCH, BatchHeader
 from headwater.format.kafka.checkpoint import SegmentMeta
 from headwater.format.kafka.entry import (
@@ -35,6 +33,8 @@ from headwater.format.kafka.events import (
 )
 from headwater.format.kafka.names import index_name, log_name
 from headwater.format.kafka.topic_hash import topic_hash
+from headwater.recovery.kafka.known_entries import check_known_entries
+from headwater.recovery.kafka.verdict import IndexVerdict
 from headwater.recovery.kafka.walk import Window, entries_known_synced, walk_batches
 from headwater.store.pair import with_file
 from headwater.store.verify import FaultKind, VerifyFault, listed
@@ -157,18 +157,12 @@ class _SegmentCheck:
                 lambda file: file.view() if segment.listed else file.read(0, file.size()),
             )
         )
-        size = meta.entries * ENTRY_BYTES
-        if len(view) < size:
-            self._fault(self._index, len(view), f"the index ends before byte {size}", True)
+        known = check_known_entries(meta, view)
+        self._meta = known.meta
+        if known.verdict is not IndexVerdict.SOUND:
+            self._fault(self._index, known.offset, known.what, True)
+        if known.verdict is IndexVerdict.SHORT:
             return read_entries(view, len(view) // ENTRY_BYTES)
-        checksum, rewrite = checksum64(view[:size]), meta.rewrite
-        if rewrite is not None and checksum == rewrite.checksum:
-            self._meta = msgspec.structs.replace(
-                meta, log_number=rewrite.log_number, log_bytes=rewrite.log_bytes
-            )
-        elif checksum != meta.checksum:
-            what = "the entries are not those that were synced"
-            self._fault(self._index, 0, what, True)
         count = meta.entries if segment.listed else max(count_entries(view), meta.entries)
         if segment.sealed and len(view) != count * ENTRY_BYTES:
             what = "bytes behind the last entry of a full segment"

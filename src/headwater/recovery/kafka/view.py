@@ -36,7 +36,6 @@ from headwater.format.kafka.checkpoint import (
     CHECKPOINT_HEADER,
     KafkaCheckpoint,
     SegmentMeta,
-    rewritten,
 )
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
@@ -60,8 +59,8 @@ from headwater.format.kafka.names import (
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.finding import Action
 from headwater.recovery.history.kafka import own_runs
+from headwater.recovery.kafka.known_entries import check_known_entries
 from headwater.recovery.kafka.survey import (
-    CHANGED,
     judge_begun,
     list_names,
     scan_checkpoints,
@@ -74,7 +73,7 @@ from headwater.recovery.kafka.topics import (
     SeenTopics,
     TakenBatch,
 )
-from headwater.recovery.kafka.verdict import Stray
+from headwater.recovery.kafka.verdict import IndexVerdict, Stray
 from headwater.recovery.kafka.walk import (
     Window,
     entries_known_synced,
@@ -220,9 +219,8 @@ class KafkaView:
         if seen is not None and young.listed and self._is_unchanged(meta, seen):
             self.segments.append(seen)
             return
-        checkpointed, checksum = self._checkpointed_entries(meta)
-        if meta.rewrite is not None and checksum == meta.rewrite.checksum:
-            meta = young.meta = rewritten(meta)
+        checkpointed, checksum, meta = self._checkpointed_entries(meta)
+        young.meta = meta
         first = max(self.checkpoint.as_of - meta.base_id, 0)
         if first < meta.entries:
             entries = read_entries(checkpointed, meta.entries)[first:]
@@ -240,14 +238,15 @@ class KafkaView:
         same = (meta.base_id, meta.entries, meta.checksum) == seen[:3] and meta.rewrite is None
         return same and meta.base_id + meta.entries <= self.checkpoint.as_of
 
-    def _checkpointed_entries(self, meta: SegmentMeta) -> tuple[memoryview, int]:
-        """The entries that the checkpoint knows, after a check of their checksum, and that."""
+    def _checkpointed_entries(self, meta: SegmentMeta) -> tuple[memoryview, int, SegmentMeta]:
+        """The entries that the checkpoint knows, after a check of their checksum, that, and the
+        segment as it is now."""
         path, size = self._directory / index_name(meta.number), meta.entries * ENTRY_BYTES
-        view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())[:size]
-        checksum, rewrite = checksum64(view), meta.rewrite
-        if checksum != meta.checksum and (rewrite is None or checksum != rewrite.checksum):
-            raise DamageError(CHANGED, path=path, offset=0, advice=_ADVICE)
-        return view, checksum
+        view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())
+        known = check_known_entries(meta, view)
+        if known.verdict is not IndexVerdict.SOUND:
+            raise DamageError(known.what, path=path, offset=known.offset, advice=_ADVICE)
+        return view[:size], known.checksum, known.meta
 
     def _grown(self, seen: SeenSegment, young: _Young, checkpointed: memoryview) -> SeenSegment:
         """With the whole batches that came since the checkpoint."""

@@ -7,16 +7,14 @@ segments are only checked for themselves.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
-from typing import Final
+from typing import Any, Final
 
 from headwater.core.errors import StorageError
 from headwater.disk import Disk
-from headwater.format.kafka.names import KAFKA_DIRECTORY
-from headwater.format.machines.names import MACHINES_DIRECTORY
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
     SegmentFile,
@@ -27,11 +25,7 @@ from headwater.format.segment import (
 )
 from headwater.format.snapshot import META_DIRECTORY, Snapshot
 from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
-from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import check_kafka_segment
-from headwater.recovery.machines.segment import scan_machine_segment
-from headwater.recovery.machines.survey import begin_survey
-from headwater.recovery.machines.verify import machine_faults
+from headwater.recovery.stores import DEEP_KAFKA, DEEP_MACHINES, MapSegments
 from headwater.recovery.topics.catalog import Catalog, KnownTopic
 from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.snapshots import covered_frames, load_snapshot, snapshot_faults
@@ -115,35 +109,21 @@ def scan_directory(
         catalog = catalog_of(log, snapshot)
         scan.topics = len(catalog)
     _scan_topics(disk, directory, catalog, cold, map_all, only, scan)
-    _scan_kafka(disk, directory / KAFKA_DIRECTORY, map_all, scan)
-    _scan_machines(disk, directory / MACHINES_DIRECTORY, map_all, scan)
+    kafka = DEEP_KAFKA.run(disk, directory, _counting(map_all, scan))
+    machines = DEEP_MACHINES.run(disk, directory, _counting(map_all, scan))
+    scan.faults += [*kafka.faults, *machines.faults]
+    scan.kafka_segments, scan.kafka_batches = kafka.segments, kafka.entries
+    scan.machine_segments, scan.machine_entries = machines.segments, machines.entries
     return scan
 
 
-def _scan_kafka(disk: Disk, path: PurePath, map_all: MapAll, scan: DirectoryScan) -> None:
-    try:
-        plan = plan_kafka(disk, path)
-    except FileNotFoundError as error:
-        scan.faults.append(gone(path, error))
-        return
-    scans = map_all(partial(check_kafka_segment, disk), plan.segments)
-    scan.kafka_segments = len(scans)
-    scan.kafka_batches = sum(each.batches for each in scans)
-    scan.data_bytes += sum(each.data_bytes for each in scans)
-    scan.faults += join_kafka(plan, scans)
+def _counting(map_all: MapAll, scan: DirectoryScan) -> MapSegments:
+    def check_all(check: Callable[[Any], Any], segments: Sequence[Any]) -> list[Any]:
+        checks = map_all(check, segments)
+        scan.data_bytes += sum(each.data_bytes for each in checks)
+        return checks
 
-
-def _scan_machines(disk: Disk, path: PurePath, map_all: MapAll, scan: DirectoryScan) -> None:
-    try:
-        plan = begin_survey(disk, path)
-    except FileNotFoundError as error:
-        scan.faults.append(gone(path, error))
-        return
-    scans = map_all(partial(scan_machine_segment, disk), plan.segments)
-    scan.machine_segments = len(scans)
-    scan.machine_entries = sum(each.entries for each in scans)
-    scan.data_bytes += sum(each.data_bytes for each in scans)
-    scan.faults += machine_faults(plan, scans)
+    return check_all
 
 
 def _snapshot(disk: Disk, directory: PurePath) -> tuple[Snapshot | None, VerifyFault | None]:
