@@ -27,9 +27,9 @@ server as it needs.
 - `access`     API keys and scopes, quotas, and which web pages may use a server without keys
 - `health`, `metrics`, `dashboard`   what operators read; `metrics_listener` is a port of their own
 
-`connection` is what connections of all protocols share: flow control, deadlines, one limit for all,
-and how they end. `intake` reads the sockets of all busy connections with one call a turn;
-`topic_spaces` decides whether a topic name belongs to the engine or to an organisation's Kafka
-topics; `ports` is what binding a port takes. Start reading at `http.dispatcher`, `connection` and
-`http.connection`.
+`connection` is what connections of all protocols share: flow control, deadlines, one limit for
+all, and how they end. `intake` reads the sockets of all busy connections with one call a turn;
+`backend` is the engine once it is there, and decides whether a topic name is about the engine or
+about an organisation's Kafka topics; `ports` is what binding a port takes. Start reading at
+`http.dispatcher`, `connection` and `http.connection`.
 """
