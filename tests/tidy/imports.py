@@ -8,20 +8,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterable, Mapping
-from typing import Final
 
 from tests.tidy.source import PACKAGE, Source
 
 Knot = frozenset[str]
-
-KNOWN: Final[frozenset[Knot]] = frozenset(
-    (
-        frozenset(
-            ("headwater.engine.kafka.partition_space", "headwater.engine.kafka.partition_topics")
-        ),
-    )
-)
-"""Knots that are still to be untied. One that is untied has to leave this table."""
 
 
 def imports_of(sources: Iterable[Source]) -> dict[str, set[str]]:

@@ -56,6 +56,16 @@ def test_every_room_imports_what_contributing_says(product: list[Source]) -> Non
     assert not wrong, f"\n{wrong}"
 
 
+def test_each_store_of_recovery_has_the_modules_that_internals_lists() -> None:
+    section = INTERNALS.text.partition("## After a crash")[2].partition("## ")[0]
+    stores = re.findall(r"`(\w+)`", section.partition("same modules:")[2].partition("\n")[0])
+    modules = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert (stores, len(modules)) == (["topics", "machines", "kafka"], 6)
+    recovery = REPOSITORY / PACKAGE / "recovery"
+    wanted = [recovery / store / f"{module}.py" for store in stores for module in modules]
+    assert [path for path in wanted if not path.is_file()] == []
+
+
 def test_every_library_is_imported_where_contributing_says(product: list[Source]) -> None:
     rows = pages.libraries_are_imported_where_is_said(CONTRIBUTING, product, libraries(product))
     wrong = listed(rows)

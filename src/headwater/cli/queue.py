@@ -266,7 +266,7 @@ def requeue(
     given: list[int] = []
     skipped: list[int] = []
     with connect(url, context, token) as client:
-        for some in _letters(client, topic) if everything else _pieces(seqs or []):
+        for some in _letters(client, topic) if everything else _batches(seqs or []):
             done = client.requeue(topic, some)
             given += done.seqs
             skipped += done.skipped
@@ -279,7 +279,7 @@ def requeue(
         raise RequestError(f"not given back: {shown}; not there, no letter, or not allowed")
 
 
-def _pieces(seqs: list[int]) -> Iterator[list[int]]:
+def _batches(seqs: list[int]) -> Iterator[list[int]]:
     for start in range(0, len(seqs), ACK_JOBS_MAX):
         yield seqs[start : start + ACK_JOBS_MAX]
 

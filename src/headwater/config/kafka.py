@@ -31,7 +31,7 @@ class KafkaSettings:
     damage before that is distinguished from an unfinished write."""
     synced_event_interval_ms: int = 1_000
     """And when so much time went by, if anything was synced since."""
-    keeper_interval_ms: int = 1_000
+    maintenance_interval_ms: int = 1_000
     retention_interval_ms: int = 10_000
     """How often the maintenance thread checks topics with limits."""
     rewrite_dead_ratio: float = 0.5

@@ -6,20 +6,22 @@ loops, and the server. All of them go through the same few calls here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import PoisonedError
-from headwater.core.results import TopicState
+from headwater.core.results import Deleted, TopicState
 from headwater.disk import DirectoryLock, Disk
 from headwater.engine.machines.host import MachineHost
 from headwater.engine.maintenance.checkpointer import Checkpointer
 from headwater.engine.maintenance.housekeeping import Housekeeping
 from headwater.engine.maintenance.snapshotter import Snapshotter
 from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.operation import Operation
 from headwater.engine.owner import LoopOwner, Owner
 from headwater.engine.pending import Change
 from headwater.engine.pressure import PressureControl
@@ -33,9 +35,10 @@ from headwater.engine.state.tail import TailCache
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.appender import Appender
 from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.loader import Loaded, load_once
+from headwater.engine.topics.loader import install, load_once
+from headwater.engine.topics.operations import deletion_operation
 from headwater.engine.topics.publisher import Publisher
-from headwater.engine.topics.reader import Reader, ReadPlan
+from headwater.engine.topics.reader import Reader
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.model.match import TagMatcher
 from headwater.model.retention_clock import RetentionClock
@@ -106,20 +109,21 @@ class Engine:
             None if not settings.cold_url else open_cold_tier(disk, settings.cold_url),
             wal=opened.wal,
         )
+        self.core.topic_store = self
         self.topics = Topics(self.core)
         self.pressure_control = PressureControl(self.core)
         self._publisher = Publisher(self.core, self.topics)
         appender = Appender(self.core, self.topics, self._publisher, self.pressure_control)
         self.append = appender.append
         self.append_turn = appender.append_turn
-        self._reader = Reader(self.core, self.topics)
+        self.reader = Reader(self.core, self.topics)
+        self.plan = self.reader.plan
         self.routers = Routers(self.core, self.topics)
         self.machines = MachineHost(self.core, make_maintenance)
-        self.copy_rounds = CopyRounds(
+        self.copy_rounds: CopyRounds = CopyRounds(
             self.core,
             self.topics,
-            self._reader,
-            self.note_damage,
+            self.reader,
             self.pressure_control.ready_set(forwards=True),
         )
         self._housekeeping = Housekeeping(
@@ -177,26 +181,24 @@ class Engine:
     def topic(self, name: str) -> Topic:
         return self.core.registry.get(name)
 
-    def load(self, topic: Topic) -> Loaded:
-        """Anywhere: the index files of a topic that no call has used until now."""
-        return load_once(self.core, topic)
+    def deletion(
+        self, name: str, before_seq: int | None, matcher: TagMatcher | None
+    ) -> Operation[Deleted]:
+        return deletion_operation(self, name, before_seq, matcher)
+
+    def listed(self, prefix: str, after: str | None) -> Iterator[Topic]:
+        return self.topics.list(prefix, after)
+
+    # -- what topics ask
+
+    def read_index(self, topic: Topic) -> Callable[[], None]:
+        return partial(install, topic, load_once(self.core, topic), self.core)
 
     def state(self, topic: Topic) -> TopicState:
         return self.topics.state(topic)
 
-    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
-        return self._reader.plan(topic, from_seq, limit, bytes_max)
-
-    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
-        """Bad frames were met. If the plan was not merely out of date, they are known from now on.
-        True in both cases: the next plan stops before them, or reports them."""
-        if plan.is_current:
-            self.core.note_damage(plan.topic, findings)
-        return True
-
-    @property
-    def reader(self) -> Reader:
-        return self._reader
+    def note_damage(self, topic: Topic, findings: Sequence[RecordDamage]) -> None:
+        self.core.note_damage(topic, findings)
 
     @property
     def log_state(self) -> LogState:

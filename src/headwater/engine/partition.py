@@ -4,8 +4,13 @@ Two stores have partitions, each in a format of its own: topics of the engine ke
 shared log keeps record batches under a dense index. Callers do not distinguish them. They ask the
 partition itself, and what only one kind can do is refused by the other.
 
-`BatchPartition` is a partition for Kafka's protocol: offsets, which are seqs less one, and whole
-batches. Plans are made by the owner; anyone may read them (I14).
+`Partition` speaks of seqs and gives frames: HTTP, streams and operations read through it. A topic
+of the engine is one, and so is a partition of Kafka's log. `BatchPartition` speaks of offsets,
+which are seqs less one, and takes and gives whole batches: Kafka's protocol goes through it. A
+partition of Kafka's log is one itself; `engine.kafka.native_topics` makes one of a log topic.
+
+Everything is called as the owner unless it says anywhere: plans are read where a slow disk delays
+only its reader (I14).
 """
 
 from __future__ import annotations
@@ -13,12 +18,118 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+import numpy
+from numpy.typing import NDArray
+
+from headwater.config.topic import TopicSettings
 from headwater.core.durability import Durability
+from headwater.core.results import TopicState
 from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import BatchHeader
+from headwater.model.selection import Selection
+from headwater.store.checked_reads import RecordDamage
 
 Wakeup = Callable[[], None]
 Batch = bytes | memoryview
+
+
+# -- frames
+
+
+class FrameRun(NamedTuple):
+    """Frames in one buffer, checked, in seq order."""
+
+    buffer: bytes | memoryview
+    offsets: NDArray[numpy.int64]
+    in_segment: bool
+
+
+class ReadPlan(Protocol):
+    """What a read will give, and where its bytes are."""
+
+    @property
+    def selection(self) -> Selection:
+        """Where it ends; for some plans known when they are read."""
+
+    @property
+    def head_seq(self) -> int: ...
+
+    @property
+    def earliest_seq(self) -> int: ...
+
+    @property
+    def waits_for_files(self) -> bool:
+        """Whether a thread that may wait should read this."""
+
+    @property
+    def cold_segments(self) -> int:
+        """How many of the segments it reads are in the cold tier."""
+
+    def runs(self) -> tuple[list[FrameRun], list[RecordDamage]]:
+        """Anywhere: the frames, and what was found damaged."""
+
+    def note_damage(self, findings: Sequence[RecordDamage]) -> bool:
+        """Whether to plan again: the damage may be known by then."""
+
+
+class Partition(Protocol):
+    def __hash__(self) -> int: ...
+
+    @property
+    def topic_id(self) -> int:
+        """Different from every other, also from one made later under the same name."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def address(self) -> str:
+        """What identifies it among all that can be followed: its name is not enough for that
+        where organisations have names of their own."""
+
+    @property
+    def epoch(self) -> int:
+        """Of two that had this name, the later one has the larger."""
+
+    @property
+    def dropped(self) -> bool: ...
+
+    @property
+    def settings(self) -> TopicSettings: ...
+
+    @property
+    def visible_seq(self) -> int:
+        """The last seq readers may see."""
+
+    @property
+    def earliest_seq(self) -> int:
+        """The first live seq; visible_seq + 1 when there is none."""
+
+    @property
+    def last_read_ts(self) -> int: ...
+
+    @property
+    def is_announced(self) -> bool:
+        """Its store calls `on_update` for everything new; otherwise only `waiters` are called."""
+
+    @property
+    def waiters(self) -> set[Wakeup]:
+        """Called once each when there is something new, and then forgotten."""
+
+    @property
+    def loaded(self) -> bool:
+        """False until its index is in memory."""
+
+    def read_index(self) -> Callable[[], None]:
+        """Anywhere: bring the index. Gives what the owner does then."""
+
+    def touch(self, now_ms: int) -> None:
+        """A client has read of it."""
+
+    def plan(self, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
+        """What a reader with this cursor gets next."""
+
+    def state(self) -> TopicState: ...
 
 
 # -- batches

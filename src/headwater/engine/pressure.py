@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headwater.core.errors import OverloadedError
+from headwater.engine.partition import Partition
 from headwater.engine.ready_set import ReadySet
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.topic import Topic
 from headwater.model.pressure import (
     RETRY_AFTER_MS,
     SAMPLE_US,
@@ -33,6 +33,7 @@ from headwater.wal.ticket import Ticket
 WORKERS: Final = 1
 """Topics are served by one thread, the owner's."""
 
+P = TypeVar("P", bound=Partition)
 Listener = Callable[[Sequence[RungChange]], None]
 
 
@@ -110,10 +111,10 @@ class PressureControl:
     def ready_topics(self) -> int:
         return sum(ready.size for ready in self._ready_sets)
 
-    def ready_set(self, *, forwards: bool = False) -> ReadySet[Topic]:
+    def ready_set(self, *, forwards: bool = False) -> ReadySet[P]:
         """A set of topics whose turns the governor watches, and defers under pressure. What
         forwards is done in the background: its turns are deferred, but they are no pressure."""
-        ready: ReadySet[Topic] = ReadySet(self._priority, forwards=forwards)
+        ready: ReadySet[P] = ReadySet(self._priority, forwards=forwards)
         ready.defer(self.governor.defers)
         self._ready_sets.append(ready)
         return ready
@@ -187,11 +188,11 @@ class PressureControl:
                 ready.defer(governor.defers)
         self._core.refusing = governor.refuses()
 
-    def _priority(self, topic: Topic) -> int:
-        log = topic.log
+    def _priority(self, topic: Partition) -> int:
+        settings = topic.settings
         return base_priority(
-            log.settings.priority,
-            log.settings.auto_priority,
-            log.last_read_ts,
+            settings.priority,
+            settings.auto_priority,
+            topic.last_read_ts,
             self._core.clock.wall_ms(),
         )

@@ -16,9 +16,9 @@ order of the requests. Nothing on the write path creates a task (I15: each ticke
 
 `backend.Backend` is the way from there to the engine: it refuses while recovery runs and says
 whether a name is about the engine's topics or Kafka's. Each protocol has an `endpoint`, which its
-connections share: limits, log, the open connections. `routes` is the
-table of all routes; each names the service that its handler gets (`Route.served_by`): the backend,
-or as much more of the server as it needs.
+connections share: limits, log, the open connections. `routes` is the table of all routes; each
+names the service that its handler gets (`Route.served_by`): the backend, or as much more of the
+server as it needs.
 
 - `http`       HTTP/1.1: connections, routes, and the handlers of topics, queues and routers
 - `streams`    what the server sends unasked: server-sent events, WebSockets, jobs for workers
@@ -29,7 +29,7 @@ or as much more of the server as it needs.
 
 `connection` is what connections of all protocols share: flow control, deadlines, one limit for
 all, and how they end. `intake` reads the sockets of all busy connections with one call a turn;
-`topic_spaces` decides whether a topic name belongs to the engine or to an organisation's Kafka
-topics; `ports` is what binding a port takes. Start reading at `http.dispatcher`, `connection` and
-`http.connection`.
+`backend` is the engine once it is there, and decides whether a topic name is about the engine or
+about an organisation's Kafka topics; `ports` is what binding a port takes. Start reading at
+`http.dispatcher`, `connection` and `http.connection`.
 """

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from headwater.core.errors import RequestError
+from headwater.core.errors import InvalidRequestError, RequestError
+from headwater.core.limits import PARTITION_PREFIX
 from headwater.engine.async_database import AsyncDatabase
 from headwater.engine.engine import Engine
-from headwater.engine.topics.protocols import TopicSpace
+from headwater.engine.topics.protocols import PartitionSpace
 from headwater.server.access.keys import ORGANISATION_DEFAULT, ApiKey
-from headwater.server.topic_spaces import Spaces, refuse_while_away
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
-    from headwater.engine.kafka.partition_space import PartitionSpace
+    from headwater.engine.kafka.kafka_partitions import KafkaPartitions
     from headwater.engine.kafka.store import KafkaStore
     from headwater.engine.kafka.unavailable import UnavailableKafka
 
@@ -32,7 +32,6 @@ class Backend:
         self.kafka_store: KafkaStore | None = None
         self._kafka_unavailable: UnavailableKafka | None = None
         """Instead of the store, when it could not be opened."""
-        self._spaces = Spaces()
 
     def serve_from(
         self,
@@ -70,15 +69,31 @@ class Backend:
 
     # -- whose topics a name is about
 
-    def space(self, name: str, key: ApiKey | None) -> TopicSpace:
+    def space(self, name: str, key: ApiKey | None) -> PartitionSpace:
         return self.kafkas(name, key) or self.engine
 
-    def kafkas(self, name: str, key: ApiKey | None) -> PartitionSpace | None:
-        """The partitions of the key's organisation, where the name is about Kafka's topics."""
+    def kafkas(self, name: str, key: ApiKey | None) -> KafkaPartitions | None:
+        """The partitions of the key's organisation, where the name is about Kafka's topics.
+
+        So it is where the engine has no topic of a name and Kafka's clients have: they would never
+        see a topic that was made under it. Also while their log is unavailable, as far as its
+        topics are known: the name is not free.
+        """
+        store, engine = self.kafka_store or self._kafka_unavailable, self.engine
+        if store is None:
+            return None
         organisation = ORGANISATION_DEFAULT if key is None else key.organisation
-        if self._kafka_unavailable is not None:
-            refuse_while_away(self.engine, self._kafka_unavailable, name, organisation)
-        return self._spaces.of(self.engine, self.kafka_store, name, organisation)
+        if not name.startswith(PARTITION_PREFIX) and (
+            engine.find(name) is not None or not store.is_taken(organisation, name)
+        ):
+            return None
+        if self.kafka_store is None:
+            assert self._kafka_unavailable is not None
+            raise self._kafka_unavailable.error()
+        # Late: a server without Kafka topics does not load what reads them.
+        from headwater.engine.kafka.kafka_partitions import KafkaPartitions
+
+        return KafkaPartitions(self.kafka_store, engine, organisation)
 
     def refuse_kafkas(
         self, name: str, key: ApiKey | None, refused: type[RequestError], instead: str
@@ -88,3 +103,8 @@ class Backend:
         if kafkas is not None and self.engine.find(name) is None:
             kafkas.topic(name)  # or there is none, which says more
             raise refused(f"{name!r} is a partition of a Kafka topic; {instead}")
+
+
+def refuse_partitions(name: str, doing: str) -> None:
+    if name.startswith(PARTITION_PREFIX):
+        raise InvalidRequestError(f"{name!r} is a partition of a Kafka topic; {doing}")

@@ -12,6 +12,8 @@ from headwater.config.engine import EngineSettings
 from headwater.core.errors import OverloadedError
 from headwater.engine.database import Database
 from headwater.engine.pressure import PoolMeter
+from headwater.engine.ready_set import ReadySet
+from headwater.engine.state.topic import Topic
 from headwater.engine.topics.record_encoding import encode_records
 from headwater.engine.topics.write import Write
 from headwater.model.pressure import Rung, Signals
@@ -164,7 +166,7 @@ def test_a_log_that_answers_nothing_for_a_second_is_full_pressure(place: Place) 
 
 @pytest.mark.claims(344)
 def test_ready_sets_are_deferred_and_released_and_every_transition_is_told(place: Place) -> None:
-    ready = place.pressure_control.ready_set()
+    ready: ReadySet[Topic] = place.pressure_control.ready_set()
     told: list[str] = []
     place.pressure_control.listeners.append(
         lambda news: told.extend(f"{rung.value} {entered}" for rung, entered, _ in news)
@@ -224,7 +226,7 @@ def test_a_round_of_sources_with_nothing_to_copy_does_not_end_the_rounds(place: 
 
 @pytest.mark.claims(341)
 def test_turns_that_come_late_are_pressure_and_fade_while_nobody_asks(place: Place) -> None:
-    ready = place.pressure_control.ready_set()
+    ready: ReadySet[Topic] = place.pressure_control.ready_set()
     topic = place.engine.topic("t")
     for _ in range(5):
         ready.mark(topic, place.clock.monotonic_us())

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.engine.topics.reader import FrameRun, ReadFilter, decode_run
+from headwater.engine.partition import FrameRun
+from headwater.engine.topics.reader import ReadFilter, decode_run
 from headwater.format.appends import encode_appends
 from headwater.format.frame import FrameFlag, join_data
 from headwater.format.segment import WalSlice, encode_run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from headwater.engine.kafka.partition_topics import LOG_START
+from headwater.engine.kafka.partition_reads import LOG_START
 from headwater.model.loss import DAMAGED, EVERY_LOSS, RECREATED
 from headwater.server.http.openapi import openapi_document
 from headwater.server.routes import ROUTES

@@ -22,7 +22,6 @@ from headwater.disk import Disk
 from headwater.engine.engine import Engine
 from headwater.engine.owner import BatonOwner
 from headwater.engine.state.topic import Topic
-from headwater.engine.topics.loader import install
 from headwater.format.segment import IndexFlag
 from headwater.model.idempotency import IdempotencyWindow
 
@@ -61,7 +60,8 @@ def cut_back(
             if point.time_ms is None and topic.name not in point.seqs:
                 continue
             if not topic.loaded:
-                install(topic, engine.load(topic))
+                installed = topic.read_index()
+                installed()
             deleted += engine.core.owner.call(partial(_cut, engine, topic, point))
         engine.checkpoint()
     finally:

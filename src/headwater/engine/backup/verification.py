@@ -24,8 +24,7 @@ from headwater.engine.backup.restore import check_facts, unpacked
 from headwater.engine.backup.still_clock import StillClock
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.state.topic import Topic
-from headwater.engine.topics.loader import install
-from headwater.engine.topics.reader import ReadFilter
+from headwater.engine.topics.reader import ReadFilter, read_records
 from headwater.format.backup import Manifest
 from headwater.format.checksum import RunningChecksum
 from headwater.model.loss import DAMAGED
@@ -59,21 +58,22 @@ def verify_backup(disk: Disk, path: PurePath, clock: Clock, begin: Begin) -> Ver
             read_every_entry(disk, staging)
             checksum = RunningChecksum()
             records = sum(
-                _read_all(view, view.topic(topic.name), checksum, path) for topic in manifest.topics
+                _read_all(view.topic(topic.name), checksum, path) for topic in manifest.topics
             )
         return VerifyReport(path, archive.bytes, manifest, records, f"{checksum.value():016x}")
     finally:
         archive.close()
 
 
-def _read_all(view: DirectoryView, topic: Topic, checksum: RunningChecksum, path: PurePath) -> int:
+def _read_all(topic: Topic, checksum: RunningChecksum, path: PurePath) -> int:
     """Read every live record of a topic and check its checksum."""
     if not topic.loaded:
-        install(topic, view.load(topic))
+        installed = topic.read_index()
+        installed()
     cursor, records = topic.log.earliest_seq - 1, 0
     while True:
-        plan = view.plan(topic, cursor, RECORDS_AT_ONCE, BYTES_AT_ONCE)
-        fetched, findings = view.reader.fetch(plan, ReadFilter())
+        plan = topic.plan(cursor, RECORDS_AT_ONCE, BYTES_AT_ONCE)
+        fetched, findings = read_records(plan, ReadFilter())
         gap = plan.selection.tombstone
         if gap is not None and gap.reason == DAMAGED:
             what = f"the records at seqs {gap.gap_from} to {gap.gap_to} cannot be read"

@@ -21,9 +21,9 @@ Space: `checkpointer` writes the state that no longer needs the log, `space_recl
 rewrites segments only after it (I7). A store whose log cannot be opened (I5) is replaced by
 `unavailable`.
 
-A log topic among Kafka's topics: `native_topics` has its partition, `native_produce` and
-`native_fetch` turn batches into records and back. The other way round, `partition_topics` and
-`partition_space` show a partition as a topic to every other protocol. `joined_store` finds what
-Kafka clients see of both; what is done with a partition, it does itself (`engine.partition`). Start
-reading with `store`.
+A partition is one for every protocol (`engine.partition`). Other protocols than Kafka's find it by
+name in `kafka_partitions`; `partition_reads` makes frames of its batches and `partition_writes` one
+batch of their records. Kafka clients find theirs in `joined_store`, log topics of the engine among
+them: `native_topics`, with `native_produce` and `native_fetch` from batches to records and back.
+Start reading with `store`.
 """

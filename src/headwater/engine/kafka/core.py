@@ -22,7 +22,7 @@ from headwater.engine.kafka.memberships import Memberships
 from headwater.engine.kafka.partition import (
     KafkaPartition,
     KafkaTopic,
-    PartitionStore,
+    KafkaTopicStore,
     PartitionTail,
 )
 from headwater.engine.kafka.producers import Producers
@@ -75,7 +75,7 @@ class KafkaCore:
     clock: Clock
     owner: Owner
     files: KafkaSegmentFiles
-    store: PartitionStore
+    store: KafkaTopicStore
     registry: TopicRegistry = field(default_factory=TopicRegistry)
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
     memberships: Memberships = field(default_factory=Memberships)

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import DamageError, StorageError
 from headwater.core.records import Record
-from headwater.engine.engine import Engine
 from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError
+from headwater.engine.owner import Owner
 from headwater.engine.partition import Batch
+from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
-from headwater.engine.topics.loader import install
-from headwater.engine.topics.reader import ReadFilter, ReadPlan
+from headwater.engine.topics.reader import ReadFilter, TopicReadPlan, read_records
 from headwater.format.kafka.mapping import to_kafka_as_it_is
 from headwater.format.kafka.records import NewRecord, encode_gapped
 from headwater.model.loss import DAMAGED
@@ -35,8 +35,9 @@ class NativeFetch:
     """What a fetch of a log topic will read. Made by the owner, read by any other thread, or by
     the owner where no file is needed."""
 
-    def __init__(self, engine: Engine, topic: Topic, offset: int, max_bytes: int) -> None:
-        self._engine = engine
+    def __init__(self, core: EngineCore, topic: Topic, offset: int, max_bytes: int) -> None:
+        self._counters = core.counters
+        self._owner = core.owner
         self._topic = topic
         self.high_watermark = topic.visible_seq
         self.log_start_offset = topic.earliest_seq - 1
@@ -47,13 +48,17 @@ class NativeFetch:
                 f"offset {offset}; there are {self.log_start_offset} to {self.high_watermark}",
             )
         self._is_empty = offset == self.high_watermark
-        self._plan: ReadPlan | None = None
+        self._plan: TopicReadPlan | None = None
         if topic.loaded and not self._is_empty:
             self._plan = self._plan_now()
         self.skips_damaged = False
 
-    def _plan_now(self) -> ReadPlan:
-        return self._engine.plan(self._topic, self.offset, RECORDS_MAX, self._bytes_max)
+    def _plan_now(self) -> TopicReadPlan:
+        plan = self._topic.plan(self.offset, RECORDS_MAX, self._bytes_max)
+        assert isinstance(plan, TopicReadPlan)
+        self._counters.reads += 1
+        self._counters.tombstones += plan.selection.tombstone is not None
+        return plan
 
     @property
     def needs_files(self) -> bool:
@@ -64,14 +69,14 @@ class NativeFetch:
     def read(self) -> list[Batch]:
         if self._is_empty:
             return []
-        owner = self._engine.core.owner
+        owner = self._owner
         if self._plan is None:
-            load(self._engine, self._topic)
+            _load(self._owner, self._topic)
             self._plan = owner.call(self._plan_now)
         for _ in range(ROUNDS_MAX):
             plan = self._plan
             try:
-                records, findings = self._engine.reader.fetch(plan, _EVERYTHING)
+                records, findings = read_records(plan, _EVERYTHING)
             except SegmentChangedError:
                 self._plan = owner.call(self._plan_now)
                 continue
@@ -82,12 +87,12 @@ class NativeFetch:
             return self._batches(records, plan.selection.next_from_seq)
         raise StorageError(f"{self._topic.name!r} is being rewritten")
 
-    def _plan_again(self, plan: ReadPlan, findings: list[RecordDamage]) -> ReadPlan:
+    def _plan_again(self, plan: TopicReadPlan, findings: list[RecordDamage]) -> TopicReadPlan:
         """It ends before what is damaged now, or reports it."""
-        self._engine.note_damage(plan, findings)
+        plan.note_damage(findings)
         return self._plan_now()
 
-    def _refuse_damaged(self, plan: ReadPlan) -> None:
+    def _refuse_damaged(self, plan: TopicReadPlan) -> None:
         """What is lost for another reason is a gap, as in a compacted topic. Damage is not."""
         gap = plan.selection.tombstone
         if gap is None or gap.reason != DAMAGED or self.skips_damaged:
@@ -121,27 +126,26 @@ def _as_kafka(record: Record) -> NewRecord:
     return NewRecord(record.ts, *fields)
 
 
-def load(engine: Engine, topic: Topic) -> None:
+def _load(owner: Owner, topic: Topic) -> None:
     """Not as the owner: load the index of a topic that was not used until now."""
     if not topic.loaded:
-        loaded = engine.load(topic)
-        engine.core.owner.call(lambda: install(topic, loaded, engine.core))
+        owner.call(topic.read_index())
 
 
 class NativeLookup:
     """An offset in a topic, by time. The index has the time of every record."""
 
     def __init__(
-        self, engine: Engine, topic: Topic, search: Callable[[Topic], tuple[int, int] | None]
+        self, owner: Owner, topic: Topic, search: Callable[[Topic], tuple[int, int] | None]
     ) -> None:
-        self._engine = engine
+        self._owner = owner
         self._topic = topic
         self._search = search
 
     def read(self) -> tuple[int, int] | None:
         """Not as the owner: offset and time, if there is such a record."""
-        load(self._engine, self._topic)
-        return self._engine.core.owner.call(lambda: self._search(self._topic))
+        _load(self._owner, self._topic)
+        return self._owner.call(lambda: self._search(self._topic))
 
 
 def first_at(timestamp_ms: int) -> Callable[[Topic], tuple[int, int] | None]:

@@ -88,7 +88,7 @@ class NativeAppender:
         turn: Pending[bool] = yield AsOwner(self._turns.take)
         yield Answered(lambda: turn)
         try:
-            yield from ensure_loaded(self._engine, topic)
+            yield from ensure_loaded(topic)
             sent: SentBatch | None = yield AsOwner(lambda: self._sent_before(header))
             if sent is None:
                 decode = partial(_decoded, batch)

@@ -132,13 +132,13 @@ class NativePartition:
         self._appender.refused(header)
 
     def plan_fetch(self, offset: int, max_bytes: int) -> NativeFetch:
-        return NativeFetch(self._engine, self._native, offset, max_bytes)
+        return NativeFetch(self._engine.core, self._native, offset, max_bytes)
 
     def find_timestamp(self, timestamp_ms: int) -> NativeLookup:
-        return NativeLookup(self._engine, self._native, first_at(timestamp_ms))
+        return NativeLookup(self._engine.core.owner, self._native, first_at(timestamp_ms))
 
     def find_newest(self) -> NativeLookup:
-        return NativeLookup(self._engine, self._native, newest)
+        return NativeLookup(self._engine.core.owner, self._native, newest)
 
     def delete_records(self, before_offset: int) -> Pending[int]:
         if not 0 <= before_offset <= self.high_watermark:

@@ -9,20 +9,25 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
 from pyroaring import BitMap64
 
+from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.durability import Durability
+from headwater.core.results import TopicState
 from headwater.engine.kafka.producers import Producers
-from headwater.engine.partition import Batch, BatchPlan, OffsetLookup, Produced, Wakeup
+from headwater.engine.partition import Batch, BatchPlan, OffsetLookup, Produced, ReadPlan, Wakeup
 from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, PartitionMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, entry_key, split_key
+from headwater.format.kafka.partition_names import partition_name
 from headwater.format.kafka.topic_hash import key_text, topic_hash
+from headwater.model.idempotency import IdempotencyWindow
 
+_INDEX_BITS: Final = 32
 _TRIM_TAIL: Final = 64
 """Dropped batches that may stand at the front of a tail before its lists are cut."""
 
@@ -84,7 +89,7 @@ class PartitionTail:
         return batches
 
 
-class PartitionStore(Protocol):
+class KafkaTopicStore(Protocol):
     """The store, as far as its topics and partitions need it."""
 
     def delete_topic(self, topic: KafkaTopic) -> Pending[bool]: ...
@@ -111,6 +116,10 @@ class PartitionStore(Protocol):
 
     def delete_records(self, partition: KafkaPartition, before_offset: int) -> Pending[int]: ...
 
+    def plan(
+        self, partition: KafkaPartition, from_seq: int, limit: int, bytes_max: int
+    ) -> ReadPlan: ...
+
 
 class KafkaPartition:
     """One partition. The owner is the only one who touches it."""
@@ -123,6 +132,8 @@ class KafkaPartition:
         "ids",
         "in_flight",
         "index",
+        "keys",
+        "last_read_ts",
         "log_start_offset",
         "next_offset",
         "producers",
@@ -133,6 +144,9 @@ class KafkaPartition:
         "waiting",
     )
     leader_epoch = 0
+    is_announced = False
+    loaded = True
+    settings = DEFAULT_TOPIC_SETTINGS
 
     def __init__(self, topic: KafkaTopic, index: int) -> None:
         self.topic = topic
@@ -154,6 +168,9 @@ class KafkaPartition:
         """`bytes` counts from this log start on; maintenance moves it after the real one."""
         self.producers: Producers | None = None
         self.tail: PartitionTail | None = None
+        self.keys: IdempotencyWindow | None = None
+        """Of writes that came over other protocols than Kafka's, while the server runs."""
+        self.last_read_ts = 0
         self._waiters: set[Wakeup] | None = None
 
     @property
@@ -173,7 +190,64 @@ class KafkaPartition:
         for wakeup in waiters or ():
             wakeup()
 
-    # -- for every protocol
+    # -- for every protocol: seqs are offsets plus one
+
+    @property
+    def topic_id(self) -> int:
+        """Negative, since ids of topics of the engine are not."""
+        return -(self.topic.made_id << _INDEX_BITS | self.index) - 1
+
+    @property
+    def name(self) -> str:
+        return partition_name(self.topic.name, self.index)
+
+    @property
+    def address(self) -> str:
+        return f"{self.topic.org}/{self.name}"
+
+    @property
+    def epoch(self) -> int:
+        return self.topic.made_id + 1
+
+    @property
+    def dropped(self) -> bool:
+        return self.topic.dropped
+
+    @property
+    def visible_seq(self) -> int:
+        return self.high_watermark
+
+    @property
+    def earliest_seq(self) -> int:
+        return self.log_start_offset + 1
+
+    def touch(self, now_ms: int) -> None:
+        self.last_read_ts = now_ms
+
+    def read_index(self) -> Callable[[], None]:
+        return _nothing
+
+    def plan(self, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
+        return self.topic.store.plan(self, from_seq, limit, bytes_max)
+
+    def state(self) -> TopicState:
+        earliest, head = self.earliest_seq, self.high_watermark
+        return TopicState(
+            topic=self.name,
+            type=self.settings.type.value,
+            head_seq=head,
+            earliest_seq=earliest,
+            next_seq=head + 1,
+            count=head + 1 - earliest,
+            bytes=self.bytes,
+            evict_floor=earliest,
+            epoch=self.epoch,
+            last_write_ts=None,
+            last_read_ts=self.last_read_ts or None,
+            config=dict(self.topic.configs),
+        )
+
+    # -- for Kafka's protocol
 
     def append(
         self, batch: Batch, durability: Durability, header: BatchHeader | None = None
@@ -214,6 +288,10 @@ class KafkaPartition:
         return PartitionMeta(self.removed, self.log_start_offset, producers)
 
 
+def _nothing() -> None:
+    """The index of every partition is in memory."""
+
+
 class KafkaTopic:
     """A name, a number of partitions and configs."""
 
@@ -235,7 +313,7 @@ class KafkaTopic:
 
     def __init__(
         self,
-        store: PartitionStore,
+        store: KafkaTopicStore,
         org: int,
         name: str,
         topic_id: bytes,

@@ -23,6 +23,7 @@ from headwater.engine.kafka.group_offsets import Committed, OffsetKey, rows_of
 from headwater.engine.kafka.housekeeping import KafkaHousekeeping
 from headwater.engine.kafka.memberships import weight
 from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
+from headwater.engine.kafka.partition_reads import PartitionPlan, plan_partition
 from headwater.engine.kafka.recovered_state import restore
 from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
@@ -89,7 +90,7 @@ class KafkaStore:
             self.core, self._topics, self._checkpointer, self._take_number, self._seal
         )
         self._maintenance_thread = make_maintenance(
-            clock, settings.keeper_interval_ms, self._housekeeping.run
+            clock, settings.maintenance_interval_ms, self._housekeeping.run
         )
         self.core.wake_maintenance = self._maintenance_thread.wake
         self._settings = settings.wal
@@ -136,6 +137,12 @@ class KafkaStore:
         return self._topics.alter_configs(topic, configs)
 
     # -- records
+
+    def plan(
+        self, partition: KafkaPartition, from_seq: int, limit: int, bytes_max: int
+    ) -> PartitionPlan:
+        partition.touch(self.core.clock.wall_ms())
+        return plan_partition(partition, from_seq, limit, bytes_max)
 
     def find_timestamp(self, partition: KafkaPartition, timestamp_ms: int) -> TimestampPlan:
         """A search for the first record that is not older than this."""

@@ -81,7 +81,7 @@ class UnavailableKafka:
     # -- what it refuses
 
     check_new_topic = create_topic = delete_topic = add_partitions = alter_configs = refuse
-    append = refused = plan_fetch = find_timestamp = find_newest = delete_records = refuse
+    append = refused = plan = plan_fetch = find_timestamp = find_newest = delete_records = refuse
     commit_offsets = forget_group = forget_offsets = log_membership = refuse
 
     # -- empty, and shown to no client: absence would look like an answer

@@ -10,10 +10,11 @@ import numpy
 
 from headwater.core.records import Record
 from headwater.engine.operation import AsOwner, InFiles, Operation
+from headwater.engine.partition import FrameRun, ReadPlan
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import EMPTY_ROUNDS_MAX, Take, Taken, take_records
 from headwater.engine.topics.protocols import TopicEngine
-from headwater.engine.topics.reader import FrameRun, ReadFilter, ReadPlan
+from headwater.engine.topics.reader import ReadFilter
 from headwater.model.slots import as_run
 from headwater.store.segment import SegmentChangedError
 
@@ -61,19 +62,19 @@ def fetch_planned(
     """The same for a plan that is made as the owner, together with what else is to be asked."""
     for _ in range(EMPTY_ROUNDS_MAX):
         plan: ReadPlan = yield AsOwner(make_plan)
-        work = partial(_taken, engine, plan, take)
+        work = partial(_taken, plan, take)
         taken: Taken[P] | None = (yield InFiles(work)) if plan.waits_for_files else work()
         if taken is None:
             continue  # a segment was rewritten or went away in between
-        if taken.findings and (yield AsOwner(partial(engine.note_damage, plan, taken.findings))):
+        if taken.findings and (yield AsOwner(partial(plan.note_damage, taken.findings))):
             continue  # what is damaged is known now, and left out of the next plan
         engine.core.counters.records_read += taken.records
         return taken.payload
     raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")
 
 
-def _taken(engine: TopicEngine, plan: ReadPlan, take: Take[P]) -> Taken[P] | None:
+def _taken(plan: ReadPlan, take: Take[P]) -> Taken[P] | None:
     try:
-        return take(engine.reader, plan, _EVERYTHING)
+        return take(plan, _EVERYTHING)
     except SegmentChangedError:
         return None

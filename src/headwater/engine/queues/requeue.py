@@ -24,7 +24,7 @@ from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import ensure_loaded, loaded_topic
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
-from headwater.engine.topics.write import Write
+from headwater.engine.topics.write import PendingAppend
 from headwater.format.frame import FrameType
 from headwater.format.topic_frames import RecordsDeleted, encode_body
 
@@ -55,10 +55,10 @@ def requeue_operation(
     for origin in {letter.origin for letter in letters.values()}:
         queue: Topic | None = yield AsOwner(partial(engine.find, origin))
         if queue is not None:
-            yield from ensure_loaded(engine, queue)
+            yield from ensure_loaded(queue)
     errors: list[HeadwaterError] = []
     # All are on their way before the first is waited for: they share a commit.
-    writes: dict[int, Write] = yield AsOwner(partial(_send, engine, topic, letters, errors))
+    writes: dict[int, PendingAppend] = yield AsOwner(partial(_send, engine, topic, letters, errors))
     safe: list[int] = []
     for seq, write in writes.items():
         try:
@@ -77,7 +77,7 @@ def requeue_operation(
     return Requeued(safe, [seq for seq in wanted if seq not in frozenset(safe)])
 
 
-def _itself(write: Write) -> Write:
+def _itself(write: PendingAppend) -> PendingAppend:
     return write
 
 
@@ -102,7 +102,7 @@ def _letter(record: Record | None) -> _Letter | None:
 
 def _send(
     engine: TopicEngine, topic: Topic, letters: Mapping[int, _Letter], errors: list[HeadwaterError]
-) -> dict[int, Write]:
+) -> dict[int, PendingAppend]:
     writes = {}
     for seq, letter in letters.items():
         key = f"requeue of {topic.topic_id}: {seq}"

@@ -52,7 +52,7 @@ from headwater.engine.operation import (
 from headwater.engine.read_only.view import DirectoryView, Progress
 from headwater.engine.topics.operations import (
     DiffRequest,
-    loaded_topic,
+    loaded_partition,
     read_operation,
     state_operation,
     topics_operation,
@@ -179,7 +179,7 @@ class ReadOnlyDatabase(ReadFace):
 
     def _read(self, topic: str, request: DiffRequest) -> Diff:
         def read(view: DirectoryView) -> Diff:
-            loaded = drive(loaded_topic(view, topic), _do)
+            loaded = drive(loaded_partition(view, topic), _do)
             return drive(read_operation(view, loaded, request), _do)
 
         try:

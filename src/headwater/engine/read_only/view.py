@@ -7,7 +7,8 @@ is an error that tells the caller to take a new view (I6, I9).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import PurePath
 
 from headwater.config.engine import EngineSettings
@@ -21,8 +22,8 @@ from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.tail import TailCache
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.loader import Loaded, load_topic
-from headwater.engine.topics.reader import Reader, ReadPlan
+from headwater.engine.topics.loader import Loaded, install, load_topic
+from headwater.engine.topics.reader import Reader
 from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
@@ -78,7 +79,8 @@ class DirectoryView:
             read_only=True,
         )
         self.topics = Topics(self.core)
-        self.reader = Reader(self.core, self.topics)
+        self.plan = Reader(self.core, self.topics).plan
+        self.core.topic_store = self
         self._judge = judge
         self._follower = LogFollower(disk, wal_directory, self.shards)
         seen(self._follower.position)
@@ -133,17 +135,21 @@ class DirectoryView:
                 raise SegmentChangedError(f"segments of {topic.name!r} were dropped meanwhile")
         return loaded
 
+    def listed(self, prefix: str, after: str | None) -> Iterator[Topic]:
+        return self.topics.list(prefix, after)
+
+    # -- what topics ask
+
+    def read_index(self, topic: Topic) -> Callable[[], None]:
+        return partial(install, topic, self.load(topic))
+
     def state(self, topic: Topic) -> TopicState:
         return self.topics.state(topic)
 
-    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
-        return self.reader.plan(topic, from_seq, limit, bytes_max)
-
-    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
+    def note_damage(self, topic: Topic, findings: Sequence[RecordDamage]) -> None:
         if self._judge is not None:
             self._judge(findings)
-        self.core.note_damage(plan.topic, findings)
-        return True
+        self.core.note_damage(topic, findings)
 
 
 def _moves_floors_of(topic: Topic, group: FrameGroup) -> bool:

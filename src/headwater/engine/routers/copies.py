@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from headwater.core.limits import META_BYTES_MAX, META_KEYS_MAX
+from headwater.engine.partition import FrameRun
 from headwater.engine.state.topic import Router
-from headwater.engine.topics.reader import FrameRun
 from headwater.format.appends import Appends, encode_appends, readdress
 from headwater.format.frame import FRAME, FrameFlag, join_data, split_data
 from headwater.format.segment import SEGMENT_FRAME

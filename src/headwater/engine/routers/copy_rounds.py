@@ -12,7 +12,7 @@ priority; under pressure they go a band lower, and those of band 0 wait.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
@@ -33,10 +33,9 @@ from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import install, load_once
-from headwater.engine.topics.reader import Reader, ReadPlan
+from headwater.engine.topics.reader import Reader, TopicReadPlan
 from headwater.model.router import RouterCursor
 from headwater.model.scheduler import TURNS_A_ROUND
-from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.committer import LogState
 
@@ -49,8 +48,6 @@ DESTS_PER_TURN: Final = 32
 ATTEMPTS_MAX: Final = 16
 """Reads that are begun again because files changed under them."""
 
-NoteDamage = Callable[[ReadPlan, Sequence[RecordDamage]], bool]
-
 
 class CopyRounds:
     def __init__(
@@ -58,13 +55,11 @@ class CopyRounds:
         core: EngineCore,
         topics: Topics,
         reader: Reader,
-        note_damage: NoteDamage,
         ready: ReadySet[Topic],
     ) -> None:
         self._core = core
         self._ready = ready
         self._reader = reader
-        self._note_damage = note_damage
         self._publisher = CopyPublisher(core, topics)
         self._turn = threading.Lock()
         """Held by the thread that copies: the forwarder, or a caller that wants it done now."""
@@ -247,19 +242,16 @@ class CopyRounds:
             if planned is None or isinstance(planned, SourceBatch):
                 return planned
             try:
-                runs, findings = self._reader.runs(planned)
+                runs, findings = planned.runs()
             except SegmentChangedError:
                 continue
-            if findings and self._is_stale(planned, findings):
+            if findings:
+                core.owner.call(partial(planned.note_damage, findings))
                 continue
             return _batch(planned, from_seq, decode_source(runs))
         raise SegmentChangedError(f"{source.name!r} is being rewritten; it is tried again")
 
-    def _is_stale(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
-        stale: bool = self._core.owner.call(partial(self._note_damage, plan, findings))
-        return stale
-
-    def _plan_next(self, source: Topic, cursor: RouterCursor) -> SourceBatch | ReadPlan | None:
+    def _plan_next(self, source: Topic, cursor: RouterCursor) -> SourceBatch | TopicReadPlan | None:
         """As the owner: what is next. What was evicted before it was copied needs no reading."""
         log = source.log
         records = max(self.records_per_round, 1)
@@ -280,7 +272,7 @@ class CopyRounds:
         return plan
 
 
-def _batch(plan: ReadPlan, from_seq: int, records: list[SourceRecord]) -> SourceBatch:
+def _batch(plan: TopicReadPlan, from_seq: int, records: list[SourceRecord]) -> SourceBatch:
     selection = plan.selection
     lost: list[range] = []
     if selection.tombstone is not None:

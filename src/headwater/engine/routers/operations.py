@@ -47,7 +47,7 @@ def put_router_operation(
         yield from create_operation(engine, wanted.source, {})
     dest: Topic | None = yield AsOwner(lambda: engine.find(wanted.dest))
     if dest is not None:
-        yield from ensure_loaded(engine, dest)
+        yield from ensure_loaded(dest)
     outcome: tuple[RouterState, bool] = yield Answered(lambda: engine.routers.put(name, wanted))
     return outcome
 

@@ -20,7 +20,7 @@ from headwater.engine.state.parts import Parts
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.engine.state.router_table import RouterTable
 from headwater.engine.state.tail import TailCache
-from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic import Topic, TopicStore
 from headwater.engine.state.topic_registry import Registry
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
@@ -87,6 +87,8 @@ class EngineCore:
     maps: SegmentMaps = field(default_factory=SegmentMaps)
     wal: ShardedWal | None = None
     registry: Registry = field(default_factory=Registry)
+    topic_store: TopicStore = field(init=False)
+    """What topics ask: the engine, or a view of its files."""
     routers: RouterTable = field(init=False)
     holds: RetentionHolds = field(init=False)
     """The consumers that need old log: nothing is deleted while they need it."""
@@ -161,7 +163,7 @@ class EngineCore:
         return self.retention.now_ms(self.clock.wall_ms(), self.clock.monotonic_us())
 
     def new_topic(self, topic_id: int, name: str, log: TopicLog) -> Topic:
-        topic = Topic(topic_id, name, log, partial(self.files_of, topic_id))
+        topic = Topic(topic_id, name, log, self.topic_store, partial(self.files_of, topic_id))
         topic.shard = shard_of(topic_id, self.settings.wal.shards)
         topic.logged_upto = None if log.settings.durability.is_logged else 0
         self.note_expiry(topic)

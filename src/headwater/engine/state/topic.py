@@ -16,13 +16,15 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import numpy
 from numpy.typing import NDArray
 
+from headwater.config.topic import TopicSettings
 from headwater.core.errors import HeadwaterError, StorageError
-from headwater.engine.partition import Wakeup
+from headwater.core.results import TopicState
+from headwater.engine.partition import ReadPlan, Wakeup
 from headwater.engine.pending import Change
 from headwater.engine.state.tail import Tail
 from headwater.engine.state.topic_queue import TopicQueue
@@ -34,17 +36,31 @@ from headwater.model.queue import LeaseHistory
 from headwater.model.router import CursorMark, Guarantee, RouterCursor, RouterSettings
 from headwater.model.topic import TopicLog
 from headwater.recovery.topics.stored_topic import StoredTopic
+from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 
 
+class TopicStore(Protocol):
+    """The engine, as far as its topics need it."""
+
+    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan: ...
+
+    def read_index(self, topic: Topic) -> Callable[[], None]: ...
+
+    def state(self, topic: Topic) -> TopicState: ...
+
+    def note_damage(self, topic: Topic, findings: Sequence[RecordDamage]) -> None:
+        """Bad frames were met, and the plan that met them is not out of date."""
+
+
 @dataclass(slots=True, eq=False)
 class Topic:
-    is_partition: ClassVar[bool] = False
-    """Of a Kafka topic: the numbers and records of a partition, in the shape of a topic."""
+    is_announced: ClassVar[bool] = True
     topic_id: int
     name: str
     log: TopicLog
+    store: TopicStore
     make_files: Callable[[], TopicFiles]
     """Makes its files when a call first needs them: most topics are idle."""
     _files: TopicFiles | None = None
@@ -104,9 +120,15 @@ class Topic:
 
     @property
     def address(self) -> str:
-        """What identifies it among all that can be followed: its name is not enough for that
-        where organisations have names of their own."""
         return self.name
+
+    @property
+    def settings(self) -> TopicSettings:
+        return self.log.settings
+
+    @property
+    def last_read_ts(self) -> int:
+        return self.log.last_read_ts
 
     @property
     def epoch(self) -> int:
@@ -176,6 +198,18 @@ class Topic:
             return
         for seq, deliver_at_ms in scheduled.items():
             self.queue.leases.schedule(seq, deliver_at_ms)
+
+    def touch(self, now_ms: int) -> None:
+        self.log.last_read_ts = now_ms
+
+    def read_index(self) -> Callable[[], None]:
+        return self.store.read_index(self)
+
+    def plan(self, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
+        return self.store.plan(self, from_seq, limit, bytes_max)
+
+    def state(self) -> TopicState:
+        return self.store.state(self)
 
     def wake(self) -> None:
         """Wake all that wait for something new. A wake-up is used once."""

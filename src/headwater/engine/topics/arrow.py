@@ -13,7 +13,7 @@ from headwater.core import limits
 from headwater.core.results import Tombstone
 from headwater.core.units import MIB
 from headwater.engine.operation import InFiles, Operation
-from headwater.engine.topics.operations import diff_request, loaded_topic, read_as_operation
+from headwater.engine.topics.operations import diff_request, loaded_partition, read_as_operation
 from headwater.engine.topics.protocols import ReadSide
 
 ROWS_AT_ONCE: Final = 16_384
@@ -40,7 +40,7 @@ def arrow_operation(
     engine: ReadSide, name: str, from_seq: int, to_seq: int, rows_max: int
 ) -> Operation[ArrowParts]:
     rows = _load() if _load.cache_info().currsize else (yield InFiles(_load))
-    topic = yield from loaded_topic(engine, name)
+    topic = yield from loaded_partition(engine, name)
     take = rows.take_arrow(topic.name, to_seq)
     batches: list[Any] = []
     count, size, cursor, tombstone, caught_up = 0, 0, from_seq, None, False
@@ -59,4 +59,4 @@ def arrow_operation(
         count += sum(batch.num_rows for batch in result.payload)
         size += sum(batch.nbytes for batch in result.payload)
     parts = rows.arrow_stream(batches)
-    return ArrowParts(parts, min(cursor, to_seq), caught_up, tombstone, topic.log.epoch)
+    return ArrowParts(parts, min(cursor, to_seq), caught_up, tombstone, topic.epoch)

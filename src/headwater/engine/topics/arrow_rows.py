@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy
 
+from headwater.engine.partition import ReadPlan
 from headwater.engine.topics.operations import Take, Taken
-from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan
+from headwater.engine.topics.reader import ReadFilter
 from headwater.wire.arrow import arrow_stream, frames_to_arrow
 
 __all__ = ["arrow_stream", "take_arrow"]
@@ -17,8 +18,8 @@ __all__ = ["arrow_stream", "take_arrow"]
 def take_arrow(topic: str, to_seq: int) -> Take[list[Any]]:
     """Take what there is, up to a seq."""
 
-    def take(reader: Reader, plan: ReadPlan, _keep: ReadFilter) -> Taken[list[Any]]:
-        runs, findings = reader.runs(plan)
+    def take(plan: ReadPlan, _keep: ReadFilter) -> Taken[list[Any]]:
+        runs, findings = plan.runs()
         batches = []
         for run in runs:
             batch = frames_to_arrow(topic, run.buffer, run.offsets, in_segment=run.in_segment)

@@ -23,7 +23,7 @@ def create_operation(
 ) -> Operation[TopicState]:
     existing: Topic | None = yield AsOwner(lambda: engine.find(name))
     if existing is not None:
-        yield from ensure_loaded(engine, existing)
+        yield from ensure_loaded(existing)
     create = partial(_create, engine, name, settings)
     outcome: Topic | tuple[TopicState, bool] = yield Answered(create)
     while isinstance(outcome, Topic):

@@ -12,16 +12,12 @@ from headwater.core.errors import InvalidRequestError
 from headwater.core.records import Record
 from headwater.core.results import Appended, Deleted, Diff, Tombstone, TopicState
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Woken
+from headwater.engine.partition import Partition, ReadPlan
+from headwater.engine.state.engine_core import EngineCounters
 from headwater.engine.state.topic import Router, Topic
-from headwater.engine.topics.loader import (
-    TagRead,
-    install,
-    install_tags,
-    load_tags,
-    plan_tags,
-)
-from headwater.engine.topics.protocols import ReadSide, TopicEngine, TopicSpace
-from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan
+from headwater.engine.topics.loader import TagRead, install_tags, load_tags, plan_tags
+from headwater.engine.topics.protocols import PartitionSpace, ReadSide, TopicEngine
+from headwater.engine.topics.reader import ReadFilter, read_records
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.model.match import TagMatcher, parse_match
 from headwater.store.checked_reads import RecordDamage
@@ -38,7 +34,7 @@ class Taken(NamedTuple, Generic[P]):
     findings: list[RecordDamage]
 
 
-Take = Callable[[Reader, ReadPlan, ReadFilter], Taken[P]]
+Take = Callable[[ReadPlan, ReadFilter], Taken[P]]
 
 
 class ReadResult(NamedTuple, Generic[P]):
@@ -68,17 +64,24 @@ EMPTY_ROUNDS_MAX = 16
 """A read whose filter keeps nothing reads on this many times before it answers."""
 
 
-def loaded_topic(engine: ReadSide, name: str) -> Operation[Topic]:
+def loaded_partition(space: ReadSide, name: str) -> Operation[Partition]:
+    """The partition, with its index in memory."""
+    partition: Partition = yield AsOwner(lambda: space.topic(name))
+    yield from ensure_loaded(partition)
+    return partition
+
+
+def loaded_topic(engine: TopicEngine, name: str) -> Operation[Topic]:
     """The topic, with its index in memory."""
     topic: Topic = yield AsOwner(lambda: engine.topic(name))
-    yield from ensure_loaded(engine, topic)
+    yield from ensure_loaded(topic)
     return topic
 
 
-def ensure_loaded(engine: ReadSide, topic: Topic) -> Operation[None]:
-    if not topic.loaded:
-        loaded = yield InFiles(lambda: engine.load(topic))
-        yield AsOwner(lambda: install(topic, loaded, engine.core))
+def ensure_loaded(partition: Partition) -> Operation[None]:
+    if not partition.loaded:
+        installed = yield InFiles(partition.read_index)
+        yield AsOwner(installed)
 
 
 def append_operation(
@@ -122,7 +125,7 @@ def append_encoded_operation(
     """For records that are checked and encoded already."""
     topic: Topic | None = yield AsOwner(lambda: engine.find(name))
     if topic is not None and not topic.loaded:
-        yield from ensure_loaded(engine, topic)
+        yield from ensure_loaded(topic)
     appended: Appended = yield Answered(
         lambda: engine.append(
             name,
@@ -159,13 +162,19 @@ def _tags(topic: Topic, reads: list[TagRead]) -> list[tuple[bytes, int]] | None:
 
 
 def delete_operation(
-    engine: TopicSpace, name: str, before_seq: int | None, match: object | None
+    space: PartitionSpace, name: str, before_seq: int | None, match: object | None
 ) -> Operation[Deleted]:
     matcher = None if match is None else parse_match(match)
     if before_seq is None and matcher is None:
         raise InvalidRequestError("delete needs before_seq, match or both")
     if before_seq is not None and before_seq < 0:
         raise InvalidRequestError("before_seq must be a whole number, 0 or more")
+    return (yield from space.deletion(name, before_seq, matcher))
+
+
+def deletion_operation(
+    engine: TopicEngine, name: str, before_seq: int | None, matcher: TagMatcher | None
+) -> Operation[Deleted]:
     topic = yield from loaded_topic(engine, name)
     if matcher is not None:
         yield from ensure_tags(topic)
@@ -196,13 +205,13 @@ def drop_operation(
 
 
 def state_operation(engine: ReadSide, name: str) -> Operation[TopicState]:
-    state: TopicState = yield AsOwner(lambda: engine.state(engine.topic(name)))
+    state: TopicState = yield AsOwner(lambda: engine.topic(name).state())
     return state
 
 
 def topics_operation(engine: ReadSide, prefix: str) -> Operation[list[TopicState]]:
     states: list[TopicState] = yield AsOwner(
-        lambda: [engine.state(topic) for topic in engine.topics.list(prefix, None)]
+        lambda: [each.state() for each in engine.listed(prefix, None)]
     )
     return states
 
@@ -253,17 +262,17 @@ def diff_operation(engine: ReadSide, name: str, request: DiffRequest) -> Operati
 def long_poll_operation(
     engine: ReadSide, name: str, request: DiffRequest, take: Take[P]
 ) -> Operation[ReadResult[P]]:
-    topic = yield from loaded_topic(engine, name)
+    topic = yield from loaded_partition(engine, name)
     result = yield from read_as_operation(engine, topic, request, take)
     if request.wait_us and result.is_empty:
         until = engine.core.clock.monotonic_us() + request.wait_us
         cursor = result.next_from_seq
-        yield Woken(topic, until, lambda: topic.log.visible_seq > cursor or topic.dropped)
+        yield Woken(topic, until, lambda: topic.visible_seq > cursor or topic.dropped)
         result = yield from read_as_operation(engine, topic, request, take)
     return result
 
 
-def read_operation(engine: ReadSide, topic: Topic, request: DiffRequest) -> Operation[Diff]:
+def read_operation(engine: ReadSide, topic: Partition, request: DiffRequest) -> Operation[Diff]:
     """One answer, as records."""
     result = yield from read_as_operation(engine, topic, request, take_records)
     return as_diff(result)
@@ -282,20 +291,20 @@ def as_diff(result: ReadResult[list[Record]]) -> Diff:
     )
 
 
-def take_records(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[list[Record]]:
-    records, findings = reader.fetch(plan, keep)
+def take_records(plan: ReadPlan, keep: ReadFilter) -> Taken[list[Record]]:
+    records, findings = read_records(plan, keep)
     return Taken(records, len(records), findings)
 
 
 def read_as_operation(
-    engine: ReadSide, topic: Topic, request: DiffRequest, take: Take[P]
+    engine: ReadSide, topic: Partition, request: DiffRequest, take: Take[P]
 ) -> Operation[ReadResult[P]]:
     """One answer in the form that `take` gives it: records, or JSON ready to send.
 
     Further rounds only while a filter keeps nothing and there is more to see, or while the files
     change between deciding and reading.
     """
-    use_nodes = request.nodes if topic.log.settings.dedupe_node else frozenset()
+    use_nodes = request.nodes if topic.settings.dedupe_node else frozenset()
     keep = ReadFilter(use_nodes, request.matcher)
     cursor, scanned, cold = request.from_seq, 0, 0
     tombstone: Tombstone | None = None
@@ -303,13 +312,13 @@ def read_as_operation(
     while True:
         rounds += 1
         plan: ReadPlan = yield AsOwner(
-            partial(engine.plan, topic, cursor, request.limit, request.bytes_max)
+            partial(_counted_plan, engine.core.counters, topic, cursor, request)
         )
-        work = partial(_taken, take, engine, plan, keep)
+        work = partial(_taken, take, plan, keep)
         taken: Taken[P] | None = (yield InFiles(work)) if plan.waits_for_files else work()
         stale = taken is None
         if taken is not None and taken.findings:
-            stale = yield AsOwner(partial(engine.note_damage, plan, taken.findings))
+            stale = yield AsOwner(partial(plan.note_damage, taken.findings))
         if stale and rounds < EMPTY_ROUNDS_MAX:
             continue  # the segment was rewritten or went away in between, or damage is known now
         if taken is None or stale:
@@ -336,8 +345,17 @@ def read_as_operation(
     )
 
 
-def _taken(take: Take[P], engine: ReadSide, plan: ReadPlan, keep: ReadFilter) -> Taken[P] | None:
+def _counted_plan(
+    counters: EngineCounters, topic: Partition, cursor: int, request: DiffRequest
+) -> ReadPlan:
+    plan = topic.plan(cursor, request.limit, request.bytes_max)
+    counters.reads += 1
+    counters.tombstones += plan.selection.tombstone is not None
+    return plan
+
+
+def _taken(take: Take[P], plan: ReadPlan, keep: ReadFilter) -> Taken[P] | None:
     try:
-        return take(engine.reader, plan, keep)
+        return take(plan, keep)
     except SegmentChangedError:
         return None

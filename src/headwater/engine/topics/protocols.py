@@ -1,25 +1,21 @@
-"""What endpoints and operations need of an object that has topics: an engine has all of it."""
+"""What operations need of an object that has partitions: an engine has all of it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from headwater.core.results import TopicState
+from headwater.core.results import Deleted
+from headwater.engine.operation import Operation
+from headwater.engine.partition import Partition
 from headwater.engine.pending import Change, Pending
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.loader import Loaded
-from headwater.engine.topics.reader import Reader, ReadPlan
+from headwater.engine.topics.reader import Reader
 from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.engine.topics.write import Write
+from headwater.engine.topics.write import PendingAppend
 from headwater.model.match import TagMatcher
-from headwater.store.checked_reads import RecordDamage
-
-
-class TopicList(Protocol):
-    def list(self, prefix: str, after: str | None) -> Iterator[Topic]: ...
 
 
 class ReadSide(Protocol):
@@ -29,22 +25,10 @@ class ReadSide(Protocol):
     @property
     def core(self) -> EngineCore: ...
 
-    @property
-    def topics(self) -> TopicList: ...
+    def topic(self, name: str) -> Partition: ...
 
-    @property
-    def reader(self) -> Reader: ...
-
-    def topic(self, name: str) -> Topic: ...
-
-    def load(self, topic: Topic) -> Loaded: ...
-
-    def state(self, topic: Topic) -> TopicState: ...
-
-    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan: ...
-
-    def note_damage(self, plan: ReadPlan, findings: Sequence[RecordDamage]) -> bool:
-        """Whether to plan again: the topic may know the damage by then."""
+    def listed(self, prefix: str, after: str | None) -> Iterator[Partition]:
+        """By name, in order."""
 
 
 class OutboundRoutes(Protocol):
@@ -57,15 +41,14 @@ class OutboundRoutes(Protocol):
     def go_on(self, routers: Sequence[Router]) -> None: ...
 
 
-class TopicSpace(ReadSide, Protocol):
-    """Topics that can be written to and emptied: an engine's, or the partitions of an organisation.
+class PartitionSpace(ReadSide, Protocol):
+    """Partitions that can be written to and emptied, by name: topics of an engine, or partitions
+    of an organisation in Kafka's log.
 
-    Endpoints find which of them a name means, and then do the same for both."""
+    Endpoints find which of them a name means, and then do the same for both. A write goes by name,
+    since it may make the topic."""
 
-    @property
-    def routers(self) -> OutboundRoutes: ...
-
-    def find(self, name: str) -> Topic | None: ...
+    def find(self, name: str) -> Partition | None: ...
 
     def append(
         self,
@@ -77,19 +60,34 @@ class TopicSpace(ReadSide, Protocol):
         create: bool | None = None,
         settings: Mapping[str, Any] | None = None,
         disable_backpressure: bool = False,
-    ) -> Write: ...
+    ) -> PendingAppend: ...
 
-    def delete(
-        self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None
-    ) -> Pending[Any]: ...
+    def deletion(
+        self, name: str, before_seq: int | None, matcher: TagMatcher | None
+    ) -> Operation[Deleted]:
+        """One of both is given, or both are."""
 
 
-class TopicEngine(TopicSpace, Protocol):
+class TopicEngine(PartitionSpace, Protocol):
     """Topics of an engine's own: they can be made, changed, dropped and claimed from."""
 
     @property
     def topics(self) -> Topics: ...
 
+    @property
+    def routers(self) -> OutboundRoutes: ...
+
+    @property
+    def reader(self) -> Reader: ...
+
+    def find(self, name: str) -> Topic | None: ...
+
+    def topic(self, name: str) -> Topic: ...
+
     def create(self, name: str, settings: Mapping[str, Any]) -> Change: ...
+
+    def delete(
+        self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None
+    ) -> Pending[Any]: ...
 
     def drop(self, topic: Topic, *, if_empty: bool = False) -> Change: ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import RequestError
 from headwater.core.records import Record
+from headwater.engine.partition import FrameRun, ReadPlan
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.tail import TailChunk
 from headwater.engine.state.topic import Topic
@@ -66,20 +67,14 @@ class SegmentRead:
     """Their bytes, if they lie in memory."""
 
 
-class FrameRun(NamedTuple):
-    """Frames in one buffer, checked, in seq order."""
-
-    buffer: bytes | memoryview
-    offsets: NDArray[numpy.int64]
-    in_segment: bool
-
-
 @dataclass(slots=True)
-class ReadPlan:
+class TopicReadPlan:
     topic: Topic
     selection: Selection
     head_seq: int
     earliest_seq: int
+    verify: bool
+    """Check each frame that was not checked before."""
     reads: list[TailRead | SegmentRead] = field(default_factory=list)
 
     @property
@@ -109,6 +104,72 @@ class ReadPlan:
     def cold_segments(self) -> int:
         return sum(1 for p in self.reads if isinstance(p, SegmentRead) and p.segment.is_cold)
 
+    def note_damage(self, findings: Sequence[RecordDamage]) -> bool:
+        """Always to be planned again: the next plan stops before the damage, or reports it. Also
+        when this plan was merely out of date."""
+        if self.is_current:
+            self.topic.store.note_damage(self.topic, findings)
+        return True
+
+    def upto(self, last_seq: int) -> TopicReadPlan:
+        """Without what is behind this seq and not in segments yet."""
+        reads = [
+            TailRead(read.chunk, read.seqs[: read.seqs.searchsorted(last_seq, "right")])
+            if isinstance(read, TailRead)
+            else read
+            for read in self.reads
+        ]
+        return replace(self, reads=[read for read in reads if len(read.seqs)])
+
+    def runs(self) -> tuple[list[FrameRun], list[RecordDamage]]:
+        """Anywhere: where the frames of a plan lie, checked; records that are near lie together."""
+        runs: list[FrameRun] = []
+        findings: list[RecordDamage] = []
+        tails: list[TailRead] = []
+        for read in self.reads:
+            if isinstance(read, TailRead):
+                tails.append(read)
+                continue
+            try:
+                run, bad = self._from_segment(read)
+            except SegmentMissingError as error:
+                findings.append(_missing(read.segment, error))
+                continue
+            except UnreadableSegmentError as error:
+                findings.append(_unreadable(read.segment, error))
+                continue
+            runs.append(run)
+            findings.extend(bad)
+        if tails:
+            runs.append(_from_tail(tails))  # the tail is behind every segment
+        return runs, findings
+
+    def _from_segment(self, read: SegmentRead) -> tuple[FrameRun, list[RecordDamage]]:
+        topic, seqs = self.topic, read.seqs
+        first = int(seqs[0])
+        data = read.at_hand
+        if data is None:
+            data = topic.files.read(read.segment, first, int(seqs[-1]), read.entries)
+        # None: all of them, as mostly. Nothing is picked then.
+        positions = None if len(seqs) == len(read.entries) else seqs - first
+        findings: list[RecordDamage] = []
+        checked = topic.files.checked(read.segment)
+        if checked is not None:
+            checked = checked[first - read.segment.first_seq :][: len(read.entries)]
+        if self.verify and not _all_true(checked, positions):
+            good, findings = good_positions(data, read.entries, first)
+            if checked is not None:
+                checked |= good
+            if not good.all():
+                positions = (
+                    numpy.flatnonzero(good) if positions is None else positions[good[positions]]
+                )
+        all_offsets = read.entries["offset"]
+        picked = all_offsets if positions is None else all_offsets[positions]
+        offsets = picked.astype(numpy.int64)
+        offsets -= data.base
+        return FrameRun(data.buffer, offsets, in_segment=True), findings
+
 
 @dataclass(frozen=True, slots=True)
 class ReadFilter:
@@ -127,7 +188,7 @@ class Reader:
         self._core = core
         self._topics = topics
 
-    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
+    def plan(self, topic: Topic, from_seq: int, limit: int, bytes_max: int) -> TopicReadPlan:
         """As the owner: which records, and where their bytes are."""
         core = self._core
         if from_seq < 0:
@@ -136,28 +197,19 @@ class Reader:
         topic.log.last_read_ts = core.clock.wall_ms()
         if selection.eviction is not None:
             self._topics.evicted(topic, selection.eviction)
-        core.counters.reads += 1
-        if selection.tombstone is not None:
-            core.counters.tombstones += 1
-        plan = ReadPlan(topic, selection, topic.log.visible_seq, topic.log.earliest_seq)
-        if len(selection.seqs):
-            self._locate(plan, selection.seqs)
-        return plan
+        return self._located(topic, selection)
 
     def plan_copying(
         self, topic: Topic, from_seq: int, limit: int, bytes_max: int, slots_max: int
-    ) -> ReadPlan:
+    ) -> TopicReadPlan:
         """As the owner: the same for a router, whose reads are not counted."""
         now_ms = self._core.retention_ms()
         selection = select(topic.log, from_seq, limit, bytes_max, now_ms, slots_max)
         if selection.eviction is not None:
             self._topics.evicted(topic, selection.eviction)
-        plan = ReadPlan(topic, selection, topic.log.visible_seq, topic.log.earliest_seq)
-        if len(selection.seqs):
-            self._locate(plan, selection.seqs)
-        return plan
+        return self._located(topic, selection)
 
-    def plan_seqs(self, topic: Topic, seqs: Sequence[int]) -> ReadPlan:
+    def plan_seqs(self, topic: Topic, seqs: Sequence[int]) -> TopicReadPlan:
         """As the owner: where these records are, as far as they are there and not known damaged."""
         index, damaged = topic.log.index, topic.log.damaged
         run = as_run(seqs)
@@ -168,13 +220,13 @@ class Reader:
             live = numpy.array(sorted(there), numpy.int64)
         upto = int(live[-1]) if len(live) else 0
         selection = Selection(live, upto, False, None, len(live))
-        plan = ReadPlan(topic, selection, topic.log.visible_seq, topic.log.earliest_seq)
-        if len(live):
-            self._locate(plan, live)
-        return plan
+        return self._located(topic, selection)
 
-    def _locate(self, plan: ReadPlan, seqs: NDArray[numpy.int64]) -> None:
-        topic = plan.topic
+    def _located(self, topic: Topic, selection: Selection) -> TopicReadPlan:
+        log, verify, seqs = topic.log, self._core.settings.verify_reads, selection.seqs
+        plan = TopicReadPlan(topic, selection, log.visible_seq, log.earliest_seq, verify)
+        if not len(seqs):
+            return plan
         tail_first = topic.tail.first_seq
         split = len(seqs)
         if tail_first is not None:
@@ -186,14 +238,15 @@ class Reader:
             chunks = list(topic.tail.chunks(int(rest[0]), int(rest[-1])))
             if len(chunks) == 1:
                 plan.reads.append(TailRead(chunks[0], rest))
-                return
+                return plan
             borders = rest.searchsorted([chunk.first_seq for chunk in chunks]).tolist()
             borders.append(len(rest))
             for chunk, low, high in zip(chunks, borders, borders[1:], strict=False):
                 if low < high:
                     plan.reads.append(TailRead(chunk, rest[low:high]))
+        return plan
 
-    def _locate_in_segments(self, plan: ReadPlan, seqs: NDArray[numpy.int64]) -> None:
+    def _locate_in_segments(self, plan: TopicReadPlan, seqs: NDArray[numpy.int64]) -> None:
         topic = plan.topic
         at = topic.segment_position(int(seqs[0]))
         while len(seqs):
@@ -208,66 +261,9 @@ class Reader:
                 seqs = seqs[until:]
             at += 1
 
-    def fetch(self, plan: ReadPlan, keep: ReadFilter) -> tuple[list[Record], list[RecordDamage]]:
-        """Anywhere: the records of a plan that the filter keeps, and what was found damaged."""
-        records: list[Record] = []
-        runs, findings = self.runs(plan)
-        for run in runs:
-            decode_run(run, keep, records)
-        return records, findings
-
-    def runs(self, plan: ReadPlan) -> tuple[list[FrameRun], list[RecordDamage]]:
-        """Anywhere: where the frames of a plan lie, checked; records that are near lie together."""
-        runs: list[FrameRun] = []
-        findings: list[RecordDamage] = []
-        tails: list[TailRead] = []
-        for read in plan.reads:
-            if isinstance(read, TailRead):
-                tails.append(read)
-                continue
-            try:
-                run, bad = self._from_segment(plan.topic, read)
-            except SegmentMissingError as error:
-                findings.append(_missing(read.segment, error))
-                continue
-            except UnreadableSegmentError as error:
-                findings.append(_unreadable(read.segment, error))
-                continue
-            runs.append(run)
-            findings.extend(bad)
-        if tails:
-            runs.append(_from_tail(tails))  # the tail is behind every segment
-        return runs, findings
-
-    def _from_segment(self, topic: Topic, read: SegmentRead) -> tuple[FrameRun, list[RecordDamage]]:
-        seqs = read.seqs
-        first = int(seqs[0])
-        data = read.at_hand
-        if data is None:
-            data = topic.files.read(read.segment, first, int(seqs[-1]), read.entries)
-        # None: all of them, as mostly. Nothing is picked then.
-        positions = None if len(seqs) == len(read.entries) else seqs - first
-        findings: list[RecordDamage] = []
-        checked = topic.files.checked(read.segment)
-        if checked is not None:
-            checked = checked[first - read.segment.first_seq :][: len(read.entries)]
-        if self._core.settings.verify_reads and not _all_true(checked, positions):
-            good, findings = good_positions(data, read.entries, first)
-            if checked is not None:
-                checked |= good
-            if not good.all():
-                positions = (
-                    numpy.flatnonzero(good) if positions is None else positions[good[positions]]
-                )
-        all_offsets = read.entries["offset"]
-        picked = all_offsets if positions is None else all_offsets[positions]
-        offsets = picked.astype(numpy.int64)
-        offsets -= data.base
-        return FrameRun(data.buffer, offsets, in_segment=True), findings
-
 
 def _missing(segment: Segment, error: SegmentMissingError) -> RecordDamage:
-    """`Engine.note_damage` checks whether the plan is current: a segment that is still the topic's
+    """`note_damage` checks whether the plan is current: a segment that is still the topic's
     and has no file was taken away from outside."""
     reason = "the file is missing"
     return RecordDamage(error.path, 0, segment.first_seq, reason, last_seq=segment.end_seq)
@@ -306,6 +302,15 @@ def _from_tail(reads: Sequence[TailRead]) -> FrameRun:
         at += len(chunk.buffer)
     buffer = buffers[0] if len(buffers) == 1 else b"".join(buffers)
     return FrameRun(buffer, numpy.array(offsets, numpy.int64), in_segment=False)
+
+
+def read_records(plan: ReadPlan, keep: ReadFilter) -> tuple[list[Record], list[RecordDamage]]:
+    """Anywhere: the records of a plan that the filter keeps, and what was found damaged."""
+    records: list[Record] = []
+    runs, findings = plan.runs()
+    for run in runs:
+        decode_run(run, keep, records)
+    return records, findings
 
 
 def decode_run(run: FrameRun, keep: ReadFilter, records: list[Record]) -> None:

@@ -12,15 +12,14 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.records import Record
 from headwater.core.results import Diff, Tombstone, TopicGone, TopicState, Watched
 from headwater.engine.operation import AsOwner, Operation, WakeSource, WatchOperation, Woken
-from headwater.engine.partition import Wakeup
-from headwater.engine.state.topic import Topic
+from headwater.engine.partition import Partition, Wakeup
 from headwater.engine.topics.operations import (
     DiffRequest,
     diff_request,
     ensure_loaded,
     read_operation,
 )
-from headwater.engine.topics.protocols import TopicSpace
+from headwater.engine.topics.protocols import ReadSide
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +71,20 @@ def _items(diff: Diff) -> list[Record | Tombstone]:
 
 @dataclass(slots=True, eq=False)
 class _TopicPosition:
-    topic: Topic
+    topic: Partition
     cursor: int
     horizon: int = -1
     """The last seq that there was when it had been read to its end."""
 
     @property
     def is_behind(self) -> bool:
-        return self.topic.log.visible_seq > self.horizon
+        return self.topic.visible_seq > self.horizon
 
 
 class TopicsWatch:
     """Which topics are watched, and how far each is handed over. The owner's, between the reads."""
 
-    def __init__(self, engine: TopicSpace, starts: Mapping[str, int | None]) -> None:
+    def __init__(self, engine: ReadSide, starts: Mapping[str, int | None]) -> None:
         self._engine = engine
         self._names = {name: start for name, start in starts.items() if not name.endswith("*")}
         self._prefixes = {name[:-1]: start for name, start in starts.items() if name.endswith("*")}
@@ -103,13 +102,13 @@ class TopicsWatch:
         for name, start in self._names.items():
             self._follow(self._engine.topic(name), start)
         for prefix, start in self._prefixes.items():
-            for topic in self._engine.topics.list(prefix, None):
+            for topic in self._engine.listed(prefix, None):
                 if topic.name not in self._followed:
                     self._follow(topic, start)
         self._known_id = self._engine.core.registry.next_topic_id
 
-    def _follow(self, topic: Topic, start: int | None) -> None:
-        at_end = topic.log.visible_seq
+    def _follow(self, topic: Partition, start: int | None) -> None:
+        at_end = topic.visible_seq
         self._followed[topic.name] = (
             _TopicPosition(topic, at_end, at_end) if start is None else _TopicPosition(topic, start)
         )
@@ -124,7 +123,7 @@ class TopicsWatch:
         if next_id != self._known_id or names:
             self._known_id = next_id
             for prefix in self._prefixes:
-                for topic in self._engine.topics.list(prefix, None):
+                for topic in self._engine.listed(prefix, None):
                     if topic.name not in self._followed:
                         self._follow(topic, 0)
         return [Watched(name, TopicGone()) for name in names]
@@ -162,7 +161,7 @@ class TopicsWatch:
 
 
 def watch_topics_operation(
-    engine: TopicSpace, watched: TopicsWatch, watch: TopicWatch
+    engine: ReadSide, watched: TopicsWatch, watch: TopicWatch
 ) -> WatchOperation:
     """Several topics, a page of each in turn; for ever, or until nothing is left to watch."""
     yield AsOwner(watched.begin)
@@ -175,7 +174,7 @@ def watch_topics_operation(
         behind: list[_TopicPosition] = yield AsOwner(watched.behind)
         for each in behind:
             try:
-                yield from ensure_loaded(engine, each.topic)
+                yield from ensure_loaded(each.topic)
                 diff = yield from read_operation(engine, each.topic, watch.request(each.cursor))
             except HeadwaterError:
                 if each.topic.dropped:

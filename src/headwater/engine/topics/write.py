@@ -20,52 +20,24 @@ class Keyed(NamedTuple):
     last_seq: int
 
 
-class Write(Pending[Appended]):
-    """One append of one or more records."""
+class PendingAppend(Pending[Appended]):
+    """One append of one or more records to any partition."""
 
-    buffer = b""
-    offsets: Sequence[int] = ()
-    lengths: Sequence[int] = ()
-    """Size each record will have in a segment."""
-    flags: Sequence[int] = ()
-    tags: Sequence[bytes] = ()
-    refusal: HeadwaterError | None = None
-    """Why the log did not even take it: it has no seqs."""
-    created = False
-    writers = 1
-    """How many writes of others it stands for."""
-    waits = False
-    """Its ack is held until a sync."""
-    logged = True
-    """Its records are in the log."""
-    synced = False
-    """Its ack is to wait for a sync, whatever the topic's class says of disk writes."""
     keys: Sequence[Keyed] = ()
     """One for all of its records; or several, when it stands for writes of others."""
     expires_ts = 0
-    scheduled: dict[int, int] | None = None
-    """When jobs of a queue may be delivered, by seq."""
-    on_flushed: Callable[[], None] | None = None
-    """Told that the copies in front of it in its group are durable."""
     sync_us = 0
     """How long the sync took that this write waited for."""
     throttle_us = 0
     """How much longer its group waited for company because of pressure, at most."""
-    records: EncodedRecords
-    """What it brings."""
-    _followers: list[tuple[Write, int | None]] | None = None
+    _followers: list[tuple[PendingAppend, int | None]] | None = None
     """Each with the last seq of what it repeats, when that is a part."""
 
-    def __init__(self, topic: Topic, first_seq: int, ts: int) -> None:
-        self.topic = topic
+    def __init__(self, first_seq: int, ts: int) -> None:
         self.first_seq = first_seq
         self.ts = ts
 
-    @property
-    def last_seq(self) -> int:
-        return self.first_seq + len(self.offsets) - 1
-
-    def follow(self, follower: Write, last_seq: int | None = None) -> None:
+    def follow(self, follower: PendingAppend, last_seq: int | None = None) -> None:
         """A repeat of this write waits for it and gets the same answer, marked as a repeat. A
         repeat of a part gets that part: from the follower's own first seq to this one."""
         if self._followers is None:
@@ -90,3 +62,40 @@ class Write(Pending[Appended]):
         super().fail(error)
         for follower, _ in self._followers or ():
             follower.fail(error)
+
+
+class Write(PendingAppend):
+    """An append to a topic of the engine."""
+
+    buffer = b""
+    offsets: Sequence[int] = ()
+    lengths: Sequence[int] = ()
+    """Size each record will have in a segment."""
+    flags: Sequence[int] = ()
+    tags: Sequence[bytes] = ()
+    refusal: HeadwaterError | None = None
+    """Why the log did not even take it: it has no seqs."""
+    created = False
+    writers = 1
+    """How many writes of others it stands for."""
+    waits = False
+    """Its ack is held until a sync."""
+    logged = True
+    """Its records are in the log."""
+    synced = False
+    """Its ack is to wait for a sync, whatever the topic's class says of disk writes."""
+    scheduled: dict[int, int] | None = None
+    """When jobs of a queue may be delivered, by seq."""
+    records: EncodedRecords
+    """What it brings."""
+    on_flushed: Callable[[], None] | None = None
+    """Told that the copies in front of it in its group are durable."""
+
+    def __init__(self, topic: Topic, first_seq: int, ts: int) -> None:
+        self.topic = topic
+        self.first_seq = first_seq
+        self.ts = ts
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + len(self.offsets) - 1

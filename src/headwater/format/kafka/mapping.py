@@ -285,14 +285,14 @@ def _headers(fields: dict[str, msgspec.Raw]) -> list[tuple[str, bytes | None]]:
     headers: list[tuple[str, bytes | None]] = []
     if whole is not None:
         try:
-            told = _decode_headers(whole)
+            decoded = _decode_headers(whole)
         except msgspec.MsgspecError as error:
             raise FormatError(
                 f"meta.{HEADERS} must be a list of [name, base64]: {error}"
             ) from error
         headers += [
             (name, None if value is None else _unbase64(value.encode(), HEADERS))
-            for name, value in told
+            for name, value in decoded
         ]
     for name in fields:
         if name.startswith(_OWN):

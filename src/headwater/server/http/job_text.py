@@ -6,12 +6,13 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeVar
 
 from headwater.engine.operation import Operation
+from headwater.engine.partition import FrameRun, ReadPlan
 from headwater.engine.queues.claims import Queues
 from headwater.engine.queues.job_records import fetch_planned, runs_at_hand
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import Taken
 from headwater.engine.topics.protocols import TopicEngine
-from headwater.engine.topics.reader import FrameRun, Reader, ReadFilter, ReadPlan
+from headwater.engine.topics.reader import ReadFilter
 from headwater.model.queue import Grant
 from headwater.wire.frames import More, render_frames, render_objects
 from headwater.wire.render import Projection
@@ -61,7 +62,7 @@ def _fetch(
     queues: Queues,
     topic: Topic,
     grant: Grant,
-    take: Callable[[_Terms, Reader, ReadPlan, ReadFilter], Taken[P]],
+    take: Callable[[_Terms, ReadPlan], Taken[P]],
 ) -> Operation[P]:
     terms: _Terms | None = None
 
@@ -70,9 +71,9 @@ def _fetch(
         terms = _terms(queues, topic, grant)
         return engine.reader.plan_seqs(topic, grant.seqs)
 
-    def taken(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[P]:
+    def taken(plan: ReadPlan, _keep: ReadFilter) -> Taken[P]:
         assert terms is not None, "planned before it is read"
-        return take(terms, reader, plan, keep)
+        return take(terms, plan)
 
     return (yield from fetch_planned(engine, topic, plan, taken))
 
@@ -96,11 +97,9 @@ class _Terms(NamedTuple):
         return More(common + b"1", special)
 
 
-def _take_objects(
-    terms: _Terms, reader: Reader, plan: ReadPlan, _keep: ReadFilter
-) -> Taken[list[bytes]]:
+def _take_objects(terms: _Terms, plan: ReadPlan) -> Taken[list[bytes]]:
     more = terms.more()
-    runs, findings = reader.runs(plan)
+    runs, findings = plan.runs()
     objects: list[bytes] = []
     for buffer, offsets, in_segment in runs:
         objects += render_objects(
@@ -109,8 +108,8 @@ def _take_objects(
     return Taken(objects, len(objects), findings)
 
 
-def _take_text(terms: _Terms, reader: Reader, plan: ReadPlan, _keep: ReadFilter) -> Taken[JobsText]:
-    runs, findings = reader.runs(plan)
+def _take_text(terms: _Terms, plan: ReadPlan) -> Taken[JobsText]:
+    runs, findings = plan.runs()
     count = sum(len(run.offsets) for run in runs)
     text = _text(runs, terms.more())
     return Taken(JobsText(text, count, terms.ready), count, findings)

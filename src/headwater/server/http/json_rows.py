@@ -7,8 +7,9 @@ from contextlib import nullcontext
 from functools import lru_cache
 
 from headwater.core.records import Record
+from headwater.engine.partition import ReadPlan
 from headwater.engine.topics.operations import Take, Taken
-from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan, decode_run
+from headwater.engine.topics.reader import ReadFilter, decode_run
 from headwater.native import compiled
 from headwater.wire.frames import render_frames
 from headwater.wire.render import Projection, render_record
@@ -22,8 +23,8 @@ get more done than threads that take it from each other every fifth of a millise
 def take_rendered(projection: Projection) -> Take[bytes]:
     """Take records as JSON objects with commas between, in the fields the reader wants."""
 
-    def take(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
-        runs, findings = reader.runs(plan)
+    def take(plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
+        runs, findings = plan.runs()
         parts: list[bytes] = []
         count = 0
         for run in runs:

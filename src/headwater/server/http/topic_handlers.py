@@ -11,16 +11,16 @@ import msgspec
 from headwater.config.topic import TopicType, check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
+from headwater.engine.partition import Partition
 from headwater.engine.queues.claims import Queues
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.creation import create_operation
 from headwater.engine.topics.operations import delete_operation, drop_operation
 from headwater.model.priority import base_priority
 from headwater.server.access.keys import ApiKey, Scope
-from headwater.server.backend import Backend
+from headwater.server.backend import Backend, refuse_partitions
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
-from headwater.server.topic_spaces import refuse_partitions, space_of
 from headwater.wire.requests import DeleteRequest, decode_request
 
 NAMES_SCANNED_MAX = 20_000
@@ -80,17 +80,17 @@ def require_named(backend: Backend, key: ApiKey, settings: Mapping[str, Any] | N
             kafkas.refuse_taken(name)
 
 
-def describe(backend: Backend, topic: Topic) -> dict[str, Any]:
+def describe(backend: Backend, topic: Partition) -> dict[str, Any]:
     """A topic as GET shows it."""
-    state: dict[str, Any] = msgspec.structs.asdict(space_of(backend.engine, topic).state(topic))
-    settings = topic.log.settings
+    state: dict[str, Any] = msgspec.structs.asdict(topic.state())
+    settings = topic.settings
     state["effective_priority"] = base_priority(
         settings.priority,
         settings.auto_priority,
-        topic.log.last_read_ts,
+        topic.last_read_ts,
         backend.engine.core.clock.wall_ms(),
     )
-    if settings.type is TopicType.QUEUE:
+    if isinstance(topic, Topic) and settings.type is TopicType.QUEUE:
         stats = Queues(backend.engine).glance(topic)
         state["queue"] = stats._asdict()
         if stats.blocked and topic.queue is not None:
@@ -121,7 +121,7 @@ async def put_topic(backend: Backend, exchange: Exchange) -> None:
 def get_topic(backend: Backend, exchange: Exchange) -> None:
     topic = backend.space(exchange.parameters[0], exchange.head.key).topic(exchange.parameters[0])
     if flag(exchange, "touch", True):
-        topic.log.last_read_ts = backend.engine.core.clock.wall_ms()
+        topic.touch(backend.engine.core.clock.wall_ms())
     answer(exchange, 200, describe(backend, topic))
 
 
@@ -132,20 +132,16 @@ def list_topics(backend: Backend, exchange: Exchange) -> None:
     contains, kind = query.get("contains", ""), query.get("type")
     if kind is not None and kind not in _TYPES:
         raise InvalidRequestError("type is log or queue")
-    page: list[Topic] = []
+    page: list[Partition] = []
     next_cursor: str | None = None
     space = (
         backend.space(prefix, key) if prefix.startswith(limits.PARTITION_PREFIX) else backend.engine
     )
     is_name = limits.PARTITION_NAME_PATTERN if space is not backend.engine else limits.NAME_PATTERN
-    listed = space.topics.list(prefix, list_cursor(exchange, is_name, prefix))
+    listed = space.listed(prefix, list_cursor(exchange, is_name, prefix))
     for scanned, topic in enumerate(listed, start=1):
         name = topic.name
-        if (
-            contains in name
-            and key.may_name(name)
-            and kind in (None, topic.log.settings.type.value)
-        ):
+        if contains in name and key.may_name(name) and kind in (None, topic.settings.type.value):
             if len(page) == size:
                 next_cursor = page[-1].name
                 break
@@ -155,7 +151,7 @@ def list_topics(backend: Backend, exchange: Exchange) -> None:
             break
     if flag(exchange, "touch", False):
         for topic in page:
-            topic.log.last_read_ts = backend.engine.core.clock.wall_ms()
+            topic.touch(backend.engine.core.clock.wall_ms())
     body: dict[str, Any] = {"topics": [describe(backend, topic) for topic in page]}
     if next_cursor is not None:
         body["next_cursor"] = next_cursor

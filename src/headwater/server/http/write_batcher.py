@@ -271,8 +271,5 @@ def _goes_along(request: WriteRequest) -> bool:
 def _takes_batches(topic: Topic) -> bool:
     """One that is there for good, and does not check each write for room."""
     return (
-        topic.loaded
-        and not topic.is_partition
-        and topic.creation is None
-        and topic.log.settings.discard is not Discard.REJECT
+        topic.loaded and topic.creation is None and topic.log.settings.discard is not Discard.REJECT
     )

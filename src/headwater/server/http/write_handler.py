@@ -14,7 +14,7 @@ from headwater.core.results import Appended
 from headwater.engine.pending import Pending
 from headwater.engine.topics.operations import ensure_loaded
 from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.engine.topics.write import Write
+from headwater.engine.topics.write import PendingAppend
 from headwater.format.frame import FrameFlag, join_data
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
@@ -24,7 +24,7 @@ from headwater.wire.answers import Performance, WriteAnswer
 from headwater.wire.requests import NO_META, RecordIn, WriteRequest, decode_request
 
 if TYPE_CHECKING:
-    from headwater.engine.state.topic import Topic
+    from headwater.engine.partition import Partition
     from headwater.server.access.quotas import Usage
 
 _HAS_TAG = int(FrameFlag.HAS_TAG)
@@ -54,12 +54,12 @@ def write_request(backend: Backend, exchange: Exchange, request: WriteRequest) -
 async def _write_after_loading(
     backend: Backend,
     exchange: Exchange,
-    topic: Topic,
+    topic: Partition,
     name: str,
     request: WriteRequest,
     records: EncodedRecords,
 ) -> None:
-    await backend.ready_database.drive(ensure_loaded(backend.engine, topic))
+    await backend.ready_database.drive(ensure_loaded(topic))
     _append(backend, exchange, name, request, records)
 
 
@@ -100,7 +100,7 @@ def _answer(exchange: Exchange, usage: Usage, with_seqs: bool, write: Pending[Ap
     if write.error is not None:
         exchange.fail(write.error)
         return
-    assert isinstance(write, Write)
+    assert isinstance(write, PendingAppend)
     first, last, head, created, deduped = write.answer()
     total_ms = exchange.elapsed_ms()
     fsync_ms = write.sync_us / 1_000

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from operator import attrgetter
 from typing import Any, Final, Protocol
@@ -22,7 +22,7 @@ from weakref import WeakValueDictionary
 from headwater.core.clock import Clock
 from headwater.core.results import Tombstone
 from headwater.core.units import US_PER_S
-from headwater.engine.partition import Wakeup
+from headwater.engine.partition import Partition, ReadPlan, Wakeup
 from headwater.engine.pressure import PressureControl
 from headwater.engine.ready_set import ReadySet
 from headwater.engine.state.topic import Topic
@@ -34,13 +34,12 @@ from headwater.engine.topics.operations import (
     ensure_loaded,
     read_as_operation,
 )
-from headwater.engine.topics.reader import Reader, ReadFilter, ReadPlan, TailRead
+from headwater.engine.topics.reader import ReadFilter, TopicReadPlan
 from headwater.model.match import TagMatcher
 from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.backend import Backend
 from headwater.server.http.json_rows import take_rendered
 from headwater.server.streams.open_streams import OpenStreams
-from headwater.server.topic_spaces import space_of
 from headwater.wire.render import Projection
 
 
@@ -82,16 +81,19 @@ class Batch:
 
 
 class TopicFollower(Protocol):
-    def pump(self, topic: Topic) -> None:
+    def pump(self, topic: Partition) -> None:
         """Send what the topic has beyond this client's cursor, as far as the client takes it."""
 
-    def appeared(self, topic: Topic) -> None:
+    def appeared(self, topic: Partition) -> None:
         """A topic that it may not know has something new."""
 
 
-def horizon(topic: Topic, options: ReadOptions) -> int:
+def horizon(topic: Partition, options: ReadOptions) -> int:
     """The last seq such a stream may be given now."""
-    return topic.synced_seq if options.strong else topic.log.visible_seq
+    if not options.strong:
+        return topic.visible_seq
+    assert isinstance(topic, Topic), "no other is watched with consistency strong"
+    return topic.synced_seq
 
 
 class Delivery:
@@ -111,7 +113,7 @@ class Delivery:
         self._wakeups: dict[str, Wakeup] = {}
         self._strong: Counter[str] = Counter()
         self._pressure_control: PressureControl | None = None
-        self._ready: ReadySet[Topic]
+        self._ready: ReadySet[Partition]
         self._scheduled = False
         self._delivering = False
         self._rendered: dict[tuple[int, int, ReadOptions], Batch] = {}
@@ -122,13 +124,13 @@ class Delivery:
         self._pressure_control = pressure_control
         self._ready = pressure_control.ready_set()
 
-    def follow(self, follower: TopicFollower, topic: Topic, *, strong: bool) -> None:
+    def follow(self, follower: TopicFollower, topic: Partition, *, strong: bool) -> None:
         address = topic.address
         followers = self._followers.setdefault(address, set())
         if follower not in followers:
             followers.add(follower)
             self._strong[address] += strong
-        if topic.is_partition:
+        if not topic.is_announced:
             self._register_wakeup(topic)
 
     def unfollow(self, follower: TopicFollower, address: str, *, strong: bool) -> None:
@@ -143,14 +145,14 @@ class Delivery:
         if not self._strong[address]:
             del self._strong[address]
 
-    def _register_wakeup(self, topic: Topic) -> None:
-        """Partitions call their waiters once for an update; topics of the engine always call us."""
+    def _register_wakeup(self, topic: Partition) -> None:
+        """Waiters are called once for an update; what is announced always calls us."""
         wakeup = self._wakeups.get(topic.address)
         if wakeup is None:
             wakeup = self._wakeups[topic.address] = partial(self._on_wakeup, topic)
         topic.waiters.add(wakeup)
 
-    def _on_wakeup(self, topic: Topic) -> None:
+    def _on_wakeup(self, topic: Partition) -> None:
         if topic.address in self._followers:
             topic.waiters.add(self._wakeups[topic.address])
             self._mark(topic)
@@ -164,19 +166,19 @@ class Delivery:
 
     # -- updates
 
-    def on_news(self, topic: Topic) -> None:
+    def on_news(self, topic: Partition) -> None:
         """A topic has something new. Called by the engine, as the owner, for every write."""
         if topic.name not in self._followers and not self._prefix_watchers:
             return
         self._mark(topic)
 
-    def _mark(self, topic: Topic) -> None:
+    def _mark(self, topic: Partition) -> None:
         now_us = self._now_us()
         self._ready.mark(topic, now_us)
         if not self._scheduled:
             self._schedule(now_us)
 
-    def on_synced(self, topic: Topic) -> None:
+    def on_synced(self, topic: Partition) -> None:
         """Records that were visible before are synced now."""
         if topic.name in self._strong:
             self.on_news(topic)
@@ -212,8 +214,8 @@ class Delivery:
             if self._scheduled:
                 self._loop.call_soon(self._deliver)
 
-    def _serve(self, topic: Topic) -> None:
-        if not topic.is_partition:
+    def _serve(self, topic: Partition) -> None:
+        if topic.is_announced:
             for watcher in list(self._prefix_watchers):
                 watcher.appeared(topic)
         for follower in list(self._followers.get(topic.address, ())):
@@ -226,7 +228,7 @@ class Delivery:
         """The one object for all equal options."""
         return self._shared.setdefault(_OPTION_VALUES(options), options)
 
-    def read(self, topic: Topic, cursor: int, options: ReadOptions) -> Batch | None:
+    def read(self, topic: Partition, cursor: int, options: ReadOptions) -> Batch | None:
         """The next batch if no file is needed; None when it must be read later."""
         key = (topic.topic_id, cursor, options)
         known = self._rendered.get(key)
@@ -235,9 +237,8 @@ class Delivery:
         if not topic.loaded:
             return None
         last_seq = horizon(topic, options)
-        space = space_of(self.backend.engine, topic)
         operation = read_as_operation(
-            space, topic, _request(cursor, options), _take(options, last_seq)
+            self.backend.engine, topic, _request(cursor, options), _take(options, last_seq)
         )
         result = self.backend.ready_database.driver.drive_at_once(operation)
         if result is None:
@@ -247,13 +248,13 @@ class Delivery:
             self._rendered[key] = batch
         return batch
 
-    async def read_later(self, topic: Topic, cursor: int, options: ReadOptions) -> Batch:
-        database, space = self.backend.ready_database, space_of(self.backend.engine, topic)
-        await database.drive(ensure_loaded(space, topic))
+    async def read_later(self, topic: Partition, cursor: int, options: ReadOptions) -> Batch:
+        database, engine = self.backend.ready_database, self.backend.engine
+        await database.drive(ensure_loaded(topic))
         last_seq = horizon(topic, options)
         take = _take(options, last_seq)
         result = await database.drive(
-            read_as_operation(space, topic, _request(cursor, options), take)
+            read_as_operation(engine, topic, _request(cursor, options), take)
         )
         return _batch(result, cursor, options, last_seq)
 
@@ -267,15 +268,10 @@ def _take(options: ReadOptions, last_seq: int) -> Take[bytes]:
     if not options.strong:
         return take
 
-    def take_synced(reader: Reader, plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
+    def take_synced(plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
         """Only the tail can hold what is not synced: segments are, before they count."""
-        pieces = [
-            TailRead(piece.chunk, piece.seqs[: piece.seqs.searchsorted(last_seq, "right")])
-            if isinstance(piece, TailRead)
-            else piece
-            for piece in plan.reads
-        ]
-        return take(reader, replace(plan, reads=[p for p in pieces if len(p.seqs)]), keep)
+        assert isinstance(plan, TopicReadPlan)
+        return take(plan.upto(last_seq), keep)
 
     return take_synced
 

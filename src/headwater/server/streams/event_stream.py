@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
-from headwater.engine.state.topic import Topic
+from headwater.engine.partition import Partition
 from headwater.server.http.exchange import Exchange
 from headwater.server.streams.delivery import Batch, ReadOptions
 from headwater.server.streams.topic_subscriptions import TopicSubscriptions
@@ -140,7 +140,7 @@ class EventStream:
         self._send(sse.json_event(b"error", {"code": error.code, "message": str(error)}))
         self.end()
 
-    def adopt(self, topic: Topic) -> bool:
+    def adopt(self, topic: Partition) -> bool:
         """A topic made since the watch was opened is followed from its first record."""
         covered = self._watch.covers(topic)
         if covered:

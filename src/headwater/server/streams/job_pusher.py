@@ -54,7 +54,7 @@ def open_work(pusher: JobPusher, exchange: Exchange) -> None:
 
 async def _open_later(pusher: JobPusher, exchange: Exchange, topic: Topic, node: str) -> None:
     backend = pusher.backend
-    await backend.ready_database.drive(ensure_loaded(backend.engine, topic))
+    await backend.ready_database.drive(ensure_loaded(topic))
     _open(pusher, exchange, topic, node)
 
 

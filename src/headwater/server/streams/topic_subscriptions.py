@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.state.topic import Topic
+from headwater.engine.partition import Partition
 from headwater.server.streams.delivery import Batch, Delivery, ReadOptions, horizon
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class RecordSink(Protocol):
 
     def send_error(self, error: HeadwaterError) -> None: ...
 
-    def adopt(self, topic: Topic) -> bool:
+    def adopt(self, topic: Partition) -> bool:
         """Whether to follow a topic that appeared."""
 
 
@@ -70,7 +70,7 @@ class TopicSubscriptions:
     def cursors(self) -> Iterator[tuple[str, int]]:
         return ((name, subscription.cursor) for name, subscription in self._by_name.items())
 
-    def follow(self, topic: Topic, cursor: int, options: ReadOptions) -> None:
+    def follow(self, topic: Partition, cursor: int, options: ReadOptions) -> None:
         """From now on. A second time moves the cursor."""
         options = self._delivery.shared(options)
         self._by_name[topic.name] = TopicSubscription(
@@ -92,7 +92,7 @@ class TopicSubscriptions:
 
     # -- what happens to topics
 
-    def appeared(self, topic: Topic) -> None:
+    def appeared(self, topic: Partition) -> None:
         if topic.name not in self._by_name and not topic.dropped:
             self._sink.adopt(topic)
 
@@ -104,7 +104,7 @@ class TopicSubscriptions:
             else:
                 self.pump(topic)
 
-    def pump(self, topic: Topic) -> None:
+    def pump(self, topic: Partition) -> None:
         """Send what the topic has beyond the cursor, as far as the client takes it."""
         name = topic.name
         subscription = self._by_name.get(name)
@@ -139,7 +139,7 @@ class TopicSubscriptions:
                 return
             self._take(name, subscription, batch)
 
-    async def _read_later(self, topic: Topic, subscription: TopicSubscription) -> None:
+    async def _read_later(self, topic: Partition, subscription: TopicSubscription) -> None:
         try:
             batch = await self._delivery.read_later(
                 topic, subscription.cursor, subscription.options

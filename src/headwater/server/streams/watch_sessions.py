@@ -9,16 +9,16 @@ from typing import Final
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import InvalidRequestError
 from headwater.core.limits import WATCH_TOPICS_MAX
-from headwater.engine.state.topic import Topic
+from headwater.engine.partition import Partition
 from headwater.engine.topics.operations import diff_request
 from headwater.model.match import TagMatcher, parse_match
 from headwater.server.access.keys import ApiKey
 from headwater.server.access.quotas import Shares
+from headwater.server.backend import refuse_partitions
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import answer, flag
 from headwater.server.streams.delivery import Delivery
-from headwater.server.topic_spaces import refuse_partitions
 from headwater.wire.http_errors import HttpError
 from headwater.wire.render import Projection
 from headwater.wire.requests import WatchRequest, WatchTopic, decode_request
@@ -48,7 +48,7 @@ class Watch:
     streams: int = 0
     missing: tuple[str, ...] = ()
 
-    def covers(self, topic: Topic) -> bool:
+    def covers(self, topic: Partition) -> bool:
         """Whether a topic that appeared belongs to it."""
         return (
             topic.name.startswith(self.prefixes)
@@ -57,8 +57,8 @@ class Watch:
         )
 
 
-def is_never_synced(topic: Topic) -> bool:
-    return not topic.log.settings.durability.is_logged
+def is_never_synced(topic: Partition) -> bool:
+    return not topic.settings.durability.is_logged
 
 
 class WatchSessions:
@@ -144,8 +144,8 @@ class WatchSessions:
         watch.expires_us = self._now_us() + self.ttl_ms * 1_000
 
 
-def _begin(watch: Watch, topic: Topic, start_at: WatchTopic) -> None:
-    seq = topic.log.visible_seq if start_at.tail else start_at.from_seq or 0
+def _begin(watch: Watch, topic: Partition, start_at: WatchTopic) -> None:
+    seq = topic.visible_seq if start_at.tail else start_at.from_seq or 0
     watch.start[topic.name] = (topic.topic_id, seq)
 
 
@@ -155,8 +155,7 @@ def open_watch(sessions: WatchSessions, exchange: Exchange) -> None:
     watch = sessions.open(request, exchange.key, lenient=lenient)
     topics = {}
     for name, (_, cursor) in watch.start.items():
-        space = sessions.delivery.backend.space(name, watch.key)
-        state = space.state(space.topic(name))
+        state = sessions.delivery.backend.space(name, watch.key).topic(name).state()
         topics[name] = {
             "from_seq": cursor,
             "head_seq": state.head_seq,

@@ -18,8 +18,8 @@ from websockets.server import ServerProtocol
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError, OverloadedError
 from headwater.core.results import Appended
+from headwater.engine.partition import Partition
 from headwater.engine.pending import Pending
-from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import diff_request, ensure_loaded
 from headwater.model.match import parse_match
 from headwater.server.access.keys import ApiKey, Scope
@@ -219,7 +219,7 @@ class WebSocket(asyncio.Protocol):
             None if request.match is None else parse_match(request.match),
         )
         for topic, start in topics:
-            cursor = topic.log.visible_seq if start.tail else start.from_seq or 0
+            cursor = topic.visible_seq if start.tail else start.from_seq or 0
             self._subscriptions.unfollow(topic.name)
             self._subscriptions.follow(topic, cursor, options)
             self._say(
@@ -227,8 +227,8 @@ class WebSocket(asyncio.Protocol):
                 request.request_id,
                 topic=topic.name,
                 from_seq=cursor,
-                head_seq=topic.log.visible_seq,
-                earliest_seq=topic.log.earliest_seq,
+                head_seq=topic.visible_seq,
+                earliest_seq=topic.earliest_seq,
             )
         for topic, _ in topics:
             self._subscriptions.pump(topic)
@@ -298,9 +298,9 @@ class WebSocket(asyncio.Protocol):
         else:
             write.on_done = answer
 
-    async def _publish_after_loading(self, topic: Topic, request: Publish) -> None:
+    async def _publish_after_loading(self, topic: Partition, request: Publish) -> None:
         try:
-            await self._backend.ready_database.drive(ensure_loaded(self._backend.engine, topic))
+            await self._backend.ready_database.drive(ensure_loaded(topic))
             self._publish(request)
         except HeadwaterError as error:
             self._say_error(error, request.request_id)
@@ -341,7 +341,7 @@ class WebSocket(asyncio.Protocol):
     def send_error(self, error: HeadwaterError) -> None:
         self._say_error(error)
 
-    def adopt(self, topic: Topic) -> bool:
+    def adopt(self, topic: Partition) -> bool:
         return False
 
     # -- silence, and the end

@@ -128,7 +128,7 @@ def choose_settings(random: Random) -> tuple[tuple[str, ...], dict[str, str]]:
         "index_ahead_bytes": random.choice((4_096, 262_144)),
         "checkpoint_bytes": random.choice((20_000, 1_000_000, 67_108_864)),
         "synced_event_bytes": random.choice((4_096, 1_048_576)),
-        "keeper_interval_ms": random.choice((50, 1_000)),
+        "maintenance_interval_ms": random.choice((50, 1_000)),
         "cache_bytes": random.choice((0, 67_108_864)),
     }
     environment[server_process.ENGINE] = json.dumps(engine)

@@ -25,7 +25,7 @@ SETTINGS = KafkaSettings(
     index_ahead_bytes=4 * KIB,
     cache_bytes=16 * KIB,
     checkpoint_bytes=16 * KIB,
-    keeper_interval_ms=5,
+    maintenance_interval_ms=5,
     retention_interval_ms=5,
 )
 WRITERS, BATCHES = 4, 60
@@ -122,7 +122,7 @@ def test_one_round_removes_all_that_is_beyond_the_limit(tmp_path: Path) -> None:
     """Each step of it waits for the log, which another thread writes."""
     owner = BatonOwner()
     hour_ms = 3_600_000
-    alone = KafkaSettings(keeper_interval_ms=hour_ms, retention_interval_ms=hour_ms)
+    alone = KafkaSettings(maintenance_interval_ms=hour_ms, retention_interval_ms=hour_ms)
     store = KafkaStore(PosixDisk(), tmp_path / "kafka", alone, SystemClock(), owner)
     wait(owner, lambda: store.create_topic(1, "orders", 1, {"retention.bytes": "100000"}))
     topic = store.topic(1, "orders")
