@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import import_module
 
 
-def late_names(package: str, targets: Mapping[str, str]) -> Callable[[str], object]:
-    """A `__getattr__` for `package`; `places` maps its names to "module:name there"."""
+def late_names(
+    package: str, names: Mapping[str, Iterable[str] | Mapping[str, str]]
+) -> Callable[[str], object]:
+    """A `__getattr__` for `package`: which of its names each module has, or has under another."""
+    targets = {
+        name: (module, there[name] if isinstance(there, Mapping) else name)
+        for module, there in names.items()
+        for name in there
+    }
 
     def get(name: str) -> object:
         target = targets.get(name)
         if target is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        module, _, there = target.partition(":")
-        value: object = getattr(import_module(module), there)
+        module, original = target
+        value: object = getattr(import_module(module), original)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -15,10 +15,7 @@ if TYPE_CHECKING:
 
 __getattr__ = late_names(
     __name__,
-    {
-        "register": "headwater.spark.sessions.session:register",
-        "session": "headwater.spark.sessions.session:session",
-    },
+    {"headwater.spark.sessions.session": ("register", "session")},
 )
 
 __all__ = ["register", "session"]

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import headwater
+from headwater.client import errors as client_errors
+from headwater.core import errors as core_errors
+from headwater.core import results as core_results
+from headwater.model.machines import errors as machine_errors
+from headwater.wire import machine_answers
 
 PROGRAM = """
 import json, sys
@@ -28,6 +35,48 @@ def test_the_client_loads_no_engine_and_no_log() -> None:
 def test_every_name_at_the_door_leads_somewhere() -> None:
     for name in headwater.__all__:
         assert getattr(headwater, name) is not None
+
+
+MODULES_OF_RESULTS_AND_ERRORS = (
+    core_errors,
+    core_results,
+    client_errors,
+    machine_errors,
+    machine_answers,
+)
+
+
+def test_every_result_and_every_error_is_imported_from_the_package() -> None:
+    for module in MODULES_OF_RESULTS_AND_ERRORS:
+        own = {
+            name
+            for name, kind in vars(module).items()
+            if isinstance(kind, type)
+            and kind.__module__ == module.__name__
+            and not name.startswith("_")
+        }
+        assert own <= set(headwater.__all__), module.__name__
+
+
+def test_a_type_checker_sees_the_names_that_are_imported_late() -> None:
+    tree = ast.parse(Path(headwater.__file__).read_text())
+    seen = {
+        alias.asname or alias.name
+        for block in tree.body
+        if isinstance(block, ast.If)
+        for line in block.body
+        if isinstance(line, ast.ImportFrom)
+        for alias in line.names
+    }
+    assert seen | {"errors", "__version__"} == set(headwater.__all__)
+
+
+def test_the_package_itself_loads_a_handful_of_modules() -> None:
+    program = "import sys, headwater; print(sum(m.startswith('headwater') for m in sys.modules))"
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert int(run.stdout) <= 6
 
 
 def test_results_of_the_library_and_of_the_client_are_one_type() -> None:

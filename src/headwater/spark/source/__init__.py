@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __getattr__ = late_names(
     __name__,
-    {"HeadwaterDataSource": "headwater.spark.source.data_source:HeadwaterDataSource"},
+    {"headwater.spark.source.data_source": ("HeadwaterDataSource",)},
 )
 
 __all__ = ["HeadwaterDataSource"]
