@@ -18,7 +18,7 @@ from bench.log_under_test import WrongResultError
 from bench.payloads import PAYLOAD_BYTES, PAYLOADS
 from bench.registry import Run
 from headwater.config.engine import EngineSettings
-from headwater.config.wal import WalSettings, default_shards
+from headwater.config.wal import WalSettings
 from headwater.core.errors import OverloadedError
 from headwater.core.records import Record
 from headwater.core.results import Tombstone
@@ -36,7 +36,7 @@ def settings_for(run: Run) -> EngineSettings:
 
 
 def settings_with(file_bytes: int) -> EngineSettings:
-    return EngineSettings(wal=WalSettings(shards=default_shards(), file_bytes=file_bytes))
+    return EngineSettings(wal=WalSettings(file_bytes=file_bytes))
 
 
 def roomy(settings: EngineSettings, topics: int) -> EngineSettings:

@@ -17,7 +17,7 @@ from headwater.cli.files import read_text_file
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, printable, say, say_json, say_table
 from headwater.config.server import LimitSettings
-from headwater.config.wal import default_shards
+from headwater.config.wal import WalSettings
 from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError, SyncError
 from headwater.core.units import GIB, MIB, US_PER_MS
@@ -70,7 +70,7 @@ def doctor(
             for c in checks
         ],
         "sync_us": None if measured is None else _percentiles(measured),
-        "suggested": {"wal_shards": default_shards()},
+        "suggested": {"wal_shards": WalSettings().shards},
     }
     keep_report(PosixDisk(), path, "doctor", SystemClock().wall_ms(), report)
     if as_json:

@@ -18,7 +18,7 @@ def serve(
         str | None, typer.Option(metavar="DIR", help="Data directory (./headwater-data).")
     ] = None,
     wal_shards: Annotated[
-        str | None, typer.Option(metavar="N", help="Independent logs (one per core, 8 at most).")
+        str | None, typer.Option(metavar="N", help="Independent logs (1).")
     ] = None,
     cold_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="Where sealed segments go when they cool.")

@@ -6,14 +6,14 @@ from dataclasses import dataclass, field
 
 from headwater.config.machines import MachineSettings
 from headwater.config.store import SegmentSettings
-from headwater.config.wal import WalSettings, default_shards
+from headwater.config.wal import WalSettings
 from headwater.core.limits import ROUTERS_MAX
 from headwater.core.units import MIB
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings:
-    wal: WalSettings = field(default_factory=lambda: WalSettings(shards=default_shards()))
+    wal: WalSettings = field(default_factory=WalSettings)
     segments: SegmentSettings = field(default_factory=SegmentSettings)
     machines: MachineSettings = field(default_factory=MachineSettings)
     cold_url: str | None = None

@@ -235,9 +235,7 @@ KEYS: Final[tuple[Key, ...]] = (
     ),
     Key("tls_certificate", "server.tls_certificate", text, "file with the certificate chain"),
     Key("tls_key", "server.tls_key", text, "file with its key"),
-    Key(
-        "wal_shards", "wal.shards", whole(1, 256), "write-ahead log shards; one per core, 8 at most"
-    ),
+    Key("wal_shards", "wal.shards", whole(1, 256), "write-ahead log shards"),
     Key(
         "wal_file_bytes",
         "wal.file_bytes",

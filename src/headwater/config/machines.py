@@ -133,5 +133,3 @@ class MachineSettings:
     idle_mark_after_us: int = 1_000_000
     full_retry_interval_us: int = 1_000_000
     switch_interval_us: int | None = 200
-    commit_window_us_per_writer: int = 50
-    """About what it takes to read, apply and hand over one event."""

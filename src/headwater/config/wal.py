@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 
 from headwater.core.units import KIB, MIB
 
 
-def default_shards() -> int:
-    """One per core, eight at most: more writers than cores only wait for each other."""
-    return min(os.cpu_count() or 1, 8)
-
-
 @dataclass(frozen=True, slots=True)
 class WalSettings:
     shards: int = 1
-    """Independent logs; a topic lives in exactly one of them."""
+    """Independent logs; a topic lives in exactly one of them. Each has files, a thread and syncs of
+    its own, so more than one costs speed. See
+    docs/decisions/0038-one-log-thread-without-the-interpreter.md."""
     file_bytes: int = 64 * MIB
     """Length a file is made with. A larger group gets a larger file."""
     reserve_bytes: int = 1 * MIB
@@ -28,10 +24,9 @@ class WalSettings:
     group_bytes_max: int = 8 * MIB
     group_frames_max: int = 65_536
     commit_window_us_min: int = 500
+    """How long a group may wait for writers who are known to come soon, at least..."""
     commit_window_us_max: int = 10_000
-    commit_window_us_per_writer: int = 40
-    """So much longer for each writer that is expected: about what it takes to read a write, check
-    it and hand it over."""
+    """...and at most, on a slow disk or under pressure."""
     disk_sync_interval_us: int = 100_000
     """How long the disk class may stay un-synced."""
     idle_mark_after_us: int = 1_000_000

@@ -1,6 +1,6 @@
 """The filesystem seam: the verbs, the POSIX disk, atomic replace. No other room opens a file."""
 
-from headwater.disk.posix import PosixDisk
+from headwater.disk.posix import PosixDisk, plain_descriptor
 from headwater.disk.protocol import Buffer, DirectoryLock, Disk, File, OpenMode
 from headwater.disk.whole_files import (
     read_whole,
@@ -18,6 +18,7 @@ __all__ = [
     "File",
     "OpenMode",
     "PosixDisk",
+    "plain_descriptor",
     "read_whole",
     "replace_file",
     "sync_file",

@@ -13,7 +13,7 @@ from pathlib import PurePath
 from typing import Final
 
 from headwater.core.errors import DirectoryInUseError
-from headwater.disk.protocol import Buffer, DirectoryLock, OpenMode
+from headwater.disk.protocol import Buffer, DirectoryLock, File, OpenMode
 from headwater.native import compiled
 
 _native: Final = compiled("syncs")
@@ -88,6 +88,11 @@ class PosixFile:
         if self._descriptor >= 0:
             descriptor, self._descriptor = self._descriptor, -1
             os.close(descriptor)
+
+
+def plain_descriptor(file: File | None) -> int | None:
+    """The descriptor of an open file of the real disk, for compiled loops; None of any other."""
+    return file._descriptor if type(file) is PosixFile else None
 
 
 class PosixDirectoryLock:

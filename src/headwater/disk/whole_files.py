@@ -42,12 +42,15 @@ def _after(buffers: Sequence[Buffer], skip: int) -> list[Buffer]:
     return rest
 
 
-def sync_file(file: File) -> None:
-    """`sync_data`, whose failure is not an ordinary error: whatever the errno, it is the end."""
+def sync_file(file: File, path: PurePath | None = None) -> None:
+    """`sync_data`, whose failure is not an ordinary error: whatever the errno, it is the end.
+
+    `path` for messages, where the file was renamed since it was opened.
+    """
     try:
         file.sync_data()
     except OSError as error:
-        raise SyncError(f"sync failed: {error.strerror}", path=file.path) from error
+        raise SyncError(f"sync failed: {error.strerror}", path=path or file.path) from error
 
 
 def sync_together(first: File, second: File) -> None:

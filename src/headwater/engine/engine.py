@@ -22,7 +22,7 @@ from headwater.engine.maintenance.housekeeping import Housekeeping
 from headwater.engine.maintenance.snapshotter import Snapshotter
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.operation import Operation
-from headwater.engine.owner import Owner
+from headwater.engine.owner import LoopOwner, Owner
 from headwater.engine.pending import Change
 from headwater.engine.pressure import PressureControl
 from headwater.engine.routers.copy_rounds import CopyRounds
@@ -155,6 +155,8 @@ class Engine:
             self.machines.open_at_start()
         self._housekeeping.begin()
         opened.start()
+        if isinstance(core.owner, LoopOwner):
+            opened.wal.deliver_to(core.owner, self._take_effect)
         self._housekeeping.note_recovery(recovery.notes, recovery.filled)
         self.copy_rounds.catch_up()
         self._maintenance.start()

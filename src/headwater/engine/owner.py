@@ -8,6 +8,7 @@ own code never locks anything, and nothing slow is ever done as the owner.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -59,3 +60,16 @@ class LoopOwner:
 
         self._loop.call_soon_threadsafe(run)
         return future.result()
+
+    def watch(self, descriptor: int, work: Callable[[], None], begun: Callable[[], None]) -> None:
+        """Run this whenever the descriptor is readable; `begun` runs once that is so."""
+
+        def begin() -> None:
+            self._loop.add_reader(descriptor, work)
+            begun()
+
+        self._loop.call_soon_threadsafe(begin)
+
+    def unwatch(self, descriptor: int) -> None:
+        with contextlib.suppress(RuntimeError):  # a loop that is closed watches nothing
+            self._loop.call_soon_threadsafe(self._loop.remove_reader, descriptor)

@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 from headwater.core.clock import Clock
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.routers.forwarder_thread import ForwarderThread
+from headwater.wal.groups import QueuedGroups
 from headwater.wal.position import LogPosition
 from headwater.wal.shard import Shard
 from headwater.wal.sharded import ShardedWal
-from headwater.wal.ticket import Ticket
 
 T = TypeVar("T")
 
@@ -32,8 +32,8 @@ class SteppedShard(Shard):
 
     def step(self) -> bool:
         """Commit what waits as one group. False when nothing did."""
-        group: list[Ticket] = []
-        self._queue.take(group, self._settings.group_frames_max, self._settings.group_bytes_max)
+        assert isinstance(self._groups, QueuedGroups), "who steps brings a clock of their own"
+        group = self._groups.take()
         if group:
             self._committer.commit(group)
         return bool(group)
@@ -50,7 +50,7 @@ class SteppedShard(Shard):
         return future
 
     def close(self) -> None:
-        self._queue.close()
+        self._groups.close()
         while self.step():
             continue
         self._committer.finish()

@@ -80,12 +80,14 @@ class GroupCommitter:
 
         Returns how many writers waited for the sync.
         """
-        waiting = list(tickets)
+        return self._commit(list(tickets), None)
+
+    def _commit(self, waiting: list[Ticket], failed: OSError | None) -> int:
         try:
             if self._state is not LogState.WRITABLE:
                 waiting = self._refuse_what_cannot_be_written(waiting)
             if waiting:
-                self._write(waiting)
+                self._write(waiting, failed)
                 held = self._answer_written(waiting)
                 waiting = held
                 self._sync_if_due(held)
@@ -95,6 +97,32 @@ class GroupCommitter:
             self._poison_with("writing the log", error)
             self._answer([ticket for ticket in waiting if not ticket.resolved], self._poison)
         return 0
+
+    # -- what compiled code did, and how it failed
+
+    def note_committed(self, frame: int, written_us: int) -> None:
+        """Every frame up to this one is written and synced."""
+        self._written_frame = frame
+        self._unwitnessed_since_us = written_us
+        self._forget_unsynced()
+
+    def answer_committed(self, tickets: Sequence[Ticket]) -> None:
+        try:
+            self._answer(tickets)
+        except Exception as error:  # as in `commit`
+            self._poison_with("writing the log", error)
+
+    def refuse_written(self, tickets: list[Ticket], error: OSError) -> None:
+        """The write of this group failed."""
+        self._commit(tickets, error)
+
+    def refuse_unsynced(self, tickets: Sequence[Ticket], written: int, error: Exception) -> None:
+        """The group was written, and the sync failed."""
+        self._count(tickets, written)
+        self._poison_with("writing the log", error)
+        self._answer(tickets, self._poison)
+
+    # -- time
 
     def tick(self) -> None:
         """What time alone makes due: the background sync, the idle mark, another try for room."""
@@ -167,9 +195,12 @@ class GroupCommitter:
         self._answer([ticket for ticket in tickets if not ticket.essential], error)
         return [ticket for ticket in tickets if ticket.essential]
 
-    def _write(self, tickets: list[Ticket]) -> None:
-        """Write the group. Afterwards `tickets` holds those that really were written."""
+    def _write(self, tickets: list[Ticket], failed: OSError | None) -> None:
+        """Write the group, unless that was tried and failed. Afterwards `tickets` holds those that
+        really were written."""
         try:
+            if failed is not None:
+                raise failed
             written = self._log.write_group(tickets, essential=self._state is LogState.FULL)
         except OSError as error:
             if error.errno not in NO_ROOM:

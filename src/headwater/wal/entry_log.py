@@ -165,7 +165,7 @@ class EntryLog:
         if self._durable == self._offset:
             return
         end = self._offset
-        sync_file(self._active())
+        sync_file(self._active(), self._path_of(self._segment))
         self._durable = end
         self.synced_offset = global_offset(self._segment, end)
 

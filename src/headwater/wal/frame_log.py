@@ -13,10 +13,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
+from typing import Any
 
 from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
-from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, sync_names, write_all
+from headwater.disk import (
+    Disk,
+    File,
+    OpenMode,
+    plain_descriptor,
+    replace_file,
+    sync_file,
+    sync_names,
+    write_all,
+)
 from headwater.format.checksum import checksum64
 from headwater.format.current import Current, encode_current
 from headwater.format.mark import (
@@ -71,8 +81,11 @@ class FrameLog:
         self._offset = 0
         self._durable_offset = 0
         self._next_requested = False
+        self.active_path = directory
+        """Of the active file: it was made under another name."""
         if position.open_file is not None:
             self._number = position.open_file.number
+            self.active_path = self._path_of(self._number)
             self._file_bytes = position.open_file.file_bytes
             self._offset = self._durable_offset = position.open_file.offset
             self._file = disk.open(self._path_of(self._number), OpenMode.UPDATE)
@@ -124,11 +137,39 @@ class FrameLog:
             self._request_next()
         return written
 
+    def lend(self, writer: Any) -> bool:
+        """Tell compiled code where to write groups. False when there is no such file.
+
+        It stops where a group has to ask for the next file, and before the reserve.
+        """
+        descriptor = plain_descriptor(self._file)
+        if descriptor is None:
+            return False
+        half, room = self._file_bytes // 2, self._file_bytes - self._reserve
+        writer.lend(
+            descriptor,
+            self._offset,
+            self._durable_offset,
+            self._next_frame,
+            self._chain,
+            self._number,
+            self._file_bytes,
+            room if self._next_requested else half,
+            self._run,
+            self._log_id,
+        )
+        return True
+
+    def take_back(self, writer: Any) -> None:
+        """Go on from where it has written to."""
+        self._offset, self._durable_offset = writer.offset, writer.durable_offset
+        self._next_frame, self._chain = writer.next_frame, writer.chain
+
     def sync(self) -> None:
         if self._durable_offset == self._offset:
             return
         end = self._offset
-        sync_file(self._active())
+        sync_file(self._active(), self.active_path)
         self._durable_offset = end
 
     def witness(self, *, clean_stop: bool) -> None:
@@ -231,6 +272,7 @@ class FrameLog:
         self._replace_current(Current(self._next_frame, length, 0, oldest, self._log_id))
         # From here on CURRENT names the new file: nothing more may go into the old one.
         old, self._file, self._staged = self._file, file, None
+        self.active_path = target
         self._number, self._file_bytes = self._next_frame, length
         self._offset = self._durable_offset = 0
         self._oldest = oldest

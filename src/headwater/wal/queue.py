@@ -32,6 +32,8 @@ class SubmissionQueue:
         self._frames = 0
         self._bytes = 0
         self._writers = 0
+        self.arrived = 0
+        """How many ever came."""
         self._closed = False
 
     def __len__(self) -> int:
@@ -55,24 +57,21 @@ class SubmissionQueue:
         """Add a ticket, or refuse at once: nothing of a refused ticket is kept."""
         with self._lock:
             if self._closed:
-                raise ClosedError("the log is closed; nothing was written")
+                raise closed_error()
             # A ticket takes as many slots as there are writers behind it: how they came together
             # must not change how much is let in.
             depth = self._writers + ticket.writers
             size = self._bytes + len(ticket.body)
             if depth > self._submissions_max or (size > self._bytes_max and self._waiting):
                 self._counters.submit_full += 1
-                raise OverloadedError(
-                    f"{self._writers} writes are waiting for the disk, {self._bytes} bytes; "
-                    "nothing was written, try again",
-                    retry_after_ms=50,
-                )
+                raise overloaded_error(self._writers, self._bytes)
             self._waiting.append(ticket)
             self._frames += ticket.frame_count
             self._bytes = size
             if depth > self._counters.queue_depth_peak:
                 self._counters.queue_depth_peak = depth
             self._writers = depth
+            self.arrived += ticket.writers
             wake = 0 < self._wake_at <= self._writers
             if wake:
                 self._wake_at = 0
@@ -130,3 +129,14 @@ class SubmissionQueue:
             self._waiting.clear()
             self._frames = self._bytes = self._writers = 0
         return left
+
+
+def closed_error() -> ClosedError:
+    return ClosedError("the log is closed; nothing was written")
+
+
+def overloaded_error(writers: int, size: int) -> OverloadedError:
+    return OverloadedError(
+        f"{writers} writes are waiting for the disk, {size} bytes; nothing was written, try again",
+        retry_after_ms=50,
+    )

@@ -16,6 +16,7 @@ from headwater.disk import Disk
 from headwater.format.checksum import checksum64
 from headwater.format.names import shard_directory_name
 from headwater.wal.committer import LogState
+from headwater.wal.compiled_groups import LoopedOwner
 from headwater.wal.counters import WalCounters
 from headwater.wal.frame_log import FrameLog
 from headwater.wal.policy import ByClass, SyncPolicy
@@ -80,6 +81,11 @@ class ShardedWal:
         self._preparer.start()
         for shard in self.shards:
             shard.start()
+
+    def deliver_to(self, watcher: LoopedOwner, take_effect: Listener) -> None:
+        """Have an owner with a loop take the answers itself, instead of the listener."""
+        for shard in self.shards:
+            shard.deliver_to(watcher, take_effect)
 
     def submit(self, topic_id: int, ticket: Ticket) -> None:
         self.shards[shard_of(topic_id, len(self.shards))].submit(ticket)

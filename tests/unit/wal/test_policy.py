@@ -74,7 +74,7 @@ def test_a_policy_is_due_at_the_time_it_names(policy: SyncPolicy) -> None:
 def test_a_lone_writer_is_never_made_to_wait() -> None:
     window = CommitWindow(500, 10_000)
     assert window.wait_us(1) == 0
-    window.observe(1)
+    window.observe(1, 0)
     assert window.wait_us(1) == 0
 
 
@@ -83,7 +83,7 @@ def test_the_window_opens_at_half_a_millisecond_and_widens_to_ten() -> None:
     settings = WalSettings()
     assert (settings.commit_window_us_min, settings.commit_window_us_max) == (500, 10_000)
     window = CommitWindow(settings.commit_window_us_min, settings.commit_window_us_max)
-    window.observe(8)
+    window.observe(8, 0)
     widths = []
     for pressure in (-1.0, 0.0, 0.5, 1.0, 7.0):
         window.set_pressure(pressure)
@@ -93,21 +93,74 @@ def test_the_window_opens_at_half_a_millisecond_and_widens_to_ten() -> None:
 
 def test_a_group_that_is_all_here_goes_at_once_and_a_failed_prediction_is_dropped() -> None:
     window = CommitWindow(500, 10_000)
-    window.observe(8)
+    window.observe(8, 0)
     assert window.wait_us(7) == 500
     assert window.wait_us(8) == 0
-    window.observe(1)
+    window.observe(1, 0)
     assert window.wait_us(1) == 0
 
 
-def test_a_window_can_grow_with_the_company_it_waits_for() -> None:
-    window = CommitWindow(500, 10_000, us_per_writer=50)
-    waits = []
-    for writers in (1, 2, 64, 1_000):
-        window.observe(writers)
-        waits.append(window.wait_us(0))
-    assert waits == [500, 550, 3_650, 10_000]
-    window.observe(64)
-    window.set_pressure(1.0)
-    assert window.wait_us(3) == 10_000
-    assert window.relaxed_us == 3_650
+def window_of(
+    expected: int, sync_us: int, return_us: int, *, overlaps: bool = True
+) -> CommitWindow:
+    """One that saw a sync of so long, and writers who took so long to come back, each."""
+    window = CommitWindow(500, 10_000, overlaps=overlaps)
+    window.observe(expected, sync_us)
+    window.returns.answered(expected, 0, 0)
+    window.returns.returned(expected * return_us)
+    return window
+
+
+@pytest.mark.parametrize(
+    ("missing", "sync_us", "return_us", "wait_us"),
+    [
+        (64, 100, 12, 0),  # a quick disk: the next group comes together during the sync
+        (8, 100, 12, 500),  # nearly all are here
+        (64, 5_000, 12, 5_000),  # a slow disk: one sync for all, and no longer wait than it takes
+        (500, 5_000, 12, 0),
+        (64, 50_000, 12, 10_000),
+        (1, 100, 101, 0),
+        (1, 100, 100, 500),
+    ],
+)
+def test_a_group_waits_when_the_missing_are_here_before_a_sync_would_be_through(
+    missing: int, sync_us: int, return_us: int, wait_us: int
+) -> None:
+    window = window_of(missing + 1, sync_us, return_us)
+    assert window.wait_us(1) == window.relaxed_us(1) == wait_us
+    assert window.wait_us(missing + 1) == 0
+
+
+@pytest.mark.parametrize(
+    ("missing", "sync_us", "return_us", "wait_us"),
+    [(64, 100, 12, 1_536), (8, 100, 12, 500), (64, 5_000, 12, 5_000), (500, 5_000, 12, 10_000)],
+)
+def test_a_thread_that_takes_the_interpreter_always_waits_for_those_who_are_missing(
+    missing: int, sync_us: int, return_us: int, wait_us: int
+) -> None:
+    window = window_of(missing + 1, sync_us, return_us, overlaps=False)
+    assert window.wait_us(1) == wait_us
+
+
+def test_pressure_makes_a_group_wait_also_where_it_would_not_pay() -> None:
+    window = window_of(64, 100, 12)
+    window.set_pressure(0.5)
+    assert (window.wait_us(1), window.relaxed_us(1)) == (5_000, 0)
+
+
+def test_one_slow_sync_among_quick_ones_does_not_decide() -> None:
+    window = window_of(64, 100, 12)
+    window.observe(64, 2_000)
+    assert window.relaxed_us(1) == 0
+    for _ in range(4):
+        window.observe(64, 2_000)
+    assert window.relaxed_us(1) > 1_000
+
+
+def test_one_group_at_a_time_is_followed_until_as_many_are_back() -> None:
+    window = CommitWindow(500, 10_000)
+    window.returns.answered(10, 100, 1_000)
+    window.returns.answered(20, 103, 1_500)
+    assert window.returns.due == 110
+    window.returns.returned(1_200)
+    assert (window.returns.return_us, window.returns.due) == (20.0, 0)

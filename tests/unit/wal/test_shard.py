@@ -17,7 +17,7 @@ from headwater.wal.shard import Shard
 from headwater.wal.ticket import Listener, Ticket, resolve_quietly
 from tests.unit.wal.group_logs import DISK, FSYNC, ListLog, ticket
 
-SETTINGS = WalSettings(queue_submissions_max=64, commit_window_us_per_writer=0)
+SETTINGS = WalSettings(queue_submissions_max=64)
 
 
 class Held:
@@ -122,7 +122,7 @@ def test_what_pressure_added_to_the_wait_for_company_is_told_and_then_forgotten(
 ) -> None:
     clock.wait_for_waiters(1)
     shard.window.set_pressure(1.0)
-    shard.window.observe(2)
+    shard.window.observe(2, 0)
     parks = clock.park_count
     pressed = ticket(b"pressed")
     shard.submit(pressed)
@@ -133,7 +133,7 @@ def test_what_pressure_added_to_the_wait_for_company_is_told_and_then_forgotten(
     assert shard.counters.throttle_us_last == 9_500
     shard.window.set_pressure(0.0)
     clock.wait_for_waiters(1)
-    shard.window.observe(1)
+    shard.window.observe(1, 0)
     assert submit_and_wait(shard, ticket(b"free"))
     assert shard.counters.throttle_us_last == 0
 
@@ -143,7 +143,7 @@ def test_a_wait_in_which_nobody_came_is_not_told_to_the_next_writer(
 ) -> None:
     clock.wait_for_waiters(1)
     shard.window.set_pressure(1.0)
-    shard.window.observe(2)
+    shard.window.observe(2, 0)
     parks = clock.park_count
     shard.call(lambda: None).result(10)
     clock.wait_for_waiters(1, after_parks=parks)
@@ -158,7 +158,7 @@ def test_a_write_that_needs_no_sync_waits_for_company_once_and_never_again(
     shard: Shard, clock: ManualClock
 ) -> None:
     clock.wait_for_waiters(1)
-    shard.window.observe(2)
+    shard.window.observe(2, 0)
     shard.call(lambda: None).result(10)
     alone = ticket(b"alone", durability=DISK)
     shard.submit(alone)
@@ -171,32 +171,58 @@ def test_a_write_that_needs_no_sync_waits_for_company_once_and_never_again(
         assert submit_and_wait(shard, ticket(b"next", durability=DISK)), "the clock stands still"
 
 
-@pytest.mark.claims(183)
-def test_a_group_waits_as_long_as_its_company_keeps_arriving(
+def slow_sync(log: ListLog, clock: ManualClock, us: int) -> None:
+    """Every sync takes so long."""
+    log.before = lambda verb: clock.advance(us) if verb == "sync" else None
+
+
+def test_on_a_slow_disk_a_group_waits_for_those_who_come_back(
     shard: Shard, log: ListLog, clock: ManualClock
 ) -> None:
-    held = Held(log, "sync")
-    shard.submit(ticket(b"lone"))
-    assert held.entered.wait(10)
-    crowd = [ticket(bytes([letter])) for letter in b"abcdef"]
-    for each in crowd[:5]:
-        shard.submit(each)
-    held.let_go.set()
+    slow_sync(log, clock, 5_000)
     clock.wait_for_waiters(1)
-    shard.submit(crowd[5])  # as many as there were at the end of the sync: nobody is missing
-    assert all(each.wait(10) for each in crowd)
-    arrivals = [ticket(b"x"), ticket(b"y")]
+    shard.window.observe(3, 5_000)
+    three = [ticket(bytes([letter])) for letter in b"abc"]
     parks = clock.park_count
-    for each in arrivals:
-        clock.wait_for_waiters(1)
-        shard.submit(each)
-        clock.advance(SETTINGS.commit_window_us_min)
-        clock.wait_for_waiters(1, after_parks=parks)
-        parks = clock.park_count
-        assert not each.resolved, "somebody came within the window, so more may"
+    shard.submit(three[0])
+    clock.wait_for_waiters(1, after_parks=parks)
+    shard.submit(three[1])
+    clock.advance(100)
+    assert not log.groups, "the third is here before a sync would be through"
+    shard.submit(three[2])
+    assert all(each.wait(10) for each in three)
+    assert log.groups == [[b"a", b"b", b"c"]]
+
+
+@pytest.mark.claims(183)
+def test_company_that_does_not_come_is_waited_for_once(
+    shard: Shard, log: ListLog, clock: ManualClock
+) -> None:
+    clock.wait_for_waiters(1)
+    shard.window.observe(3, 0)
+    parks = clock.park_count
+    alone = ticket(b"alone")
+    shard.submit(alone)
+    clock.wait_for_waiters(1, after_parks=parks)
+    assert not alone.resolved
     clock.advance(SETTINGS.commit_window_us_min)
-    assert all(each.wait(10) for each in arrivals)
-    assert log.groups[-1] == [b"x", b"y"]
+    assert alone.wait(10)
+    assert submit_and_wait(shard, ticket(b"again")), "the clock stands still"
+
+
+def test_how_long_writers_take_to_come_back_is_measured(
+    shard: Shard, log: ListLog, clock: ManualClock
+) -> None:
+    both = [ticket(b"a"), ticket(b"b")]
+    held = Held(log, "sync")
+    shard.submit(both[0])
+    assert held.entered.wait(10)
+    held.let_go.set()
+    assert both[0].wait(10)
+    clock.wait_for_waiters(1)
+    clock.advance(70)
+    assert submit_and_wait(shard, both[1])
+    assert shard.window.returns.return_us == 70
 
 
 def test_an_idle_shard_sleeps_and_wakes_for_the_idle_mark(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from headwater.engine.machines.deletions import InstanceDeletion
+from headwater.engine.machines.tables import InstanceDeletion
 from headwater.model.machines.definition import Definition
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.remembered import Key, RememberedAnswer

@@ -25,9 +25,8 @@ from headwater.engine.machines.answers import (
     Pong,
     SnapshotNoted,
 )
-from headwater.engine.machines.deletions import InstanceDeletion
 from headwater.engine.machines.repeats import applied_again, created_again
-from headwater.engine.machines.tables import EntryEffect, Tables
+from headwater.engine.machines.tables import EntryEffect, InstanceDeletion, Tables
 from headwater.format.machines import bodies
 from headwater.format.machines.entry import (
     HEADER_BYTES,

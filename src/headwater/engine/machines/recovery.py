@@ -186,5 +186,4 @@ def shard_settings(settings: MachineSettings) -> WalSettings:
         idle_mark_after_us=settings.idle_mark_after_us,
         full_retry_interval_us=settings.full_retry_interval_us,
         zero_chunk_bytes=settings.zero_chunk_bytes,
-        commit_window_us_per_writer=settings.commit_window_us_per_writer,
     )

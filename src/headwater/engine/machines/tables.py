@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import deque
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headwater.engine.machines.deletions import Deletions, InstanceDeletion
 from headwater.engine.machines.listing import Listing
 from headwater.format.machines.bodies import Body
 from headwater.model.machines.definition import Definition
@@ -21,6 +20,8 @@ from headwater.model.machines.errors import MACHINE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.remembered import Key, RememberedAnswer
 from headwater.recovery.history.machines import MachineSink, empties
+
+DELETIONS_MAX: Final = 10_000
 
 
 class EntryEffect(msgspec.Struct, frozen=True, gc=False):
@@ -32,6 +33,43 @@ class EntryEffect(msgspec.Struct, frozen=True, gc=False):
     after: Instance | None = None
     definition: Definition | None = None
     remembered: RememberedAnswer | None = None
+
+
+class InstanceDeletion(NamedTuple):
+    wal_offset: int
+    machine: str
+
+
+class Deletions:
+    """Instances that were deleted lately, for deletes that come twice: by id, the oldest first.
+
+    Bounded: an id that was deleted before many others is no longer known, and deleting it again is
+    answered as for any id that never was. Not part of snapshots: a start knows of the deletions
+    that it read from the log.
+    """
+
+    def __init__(self, count_max: int = DELETIONS_MAX) -> None:
+        self._by_id: dict[str, InstanceDeletion] = {}
+        self._count_max = count_max
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def get(self, instance_id: str) -> InstanceDeletion | None:
+        return self._by_id.get(instance_id)
+
+    def note(self, instance_id: str, deletion: InstanceDeletion) -> None:
+        self._by_id.pop(instance_id, None)
+        self._by_id[instance_id] = deletion
+        if len(self._by_id) > self._count_max:
+            del self._by_id[next(iter(self._by_id))]
+
+    def forget(self, instance_id: str) -> None:
+        """It was made again."""
+        self._by_id.pop(instance_id, None)
+
+    def clear(self) -> None:
+        self._by_id.clear()
 
 
 class Tables(MachineSink):

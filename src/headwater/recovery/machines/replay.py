@@ -54,7 +54,6 @@ class MachineReplay:
         """And its number. None: what comes next is the judge's."""
         self._held: list[tuple[int, EntryRun]] = []
         """Entries of a batch that did not end yet, by segment."""
-        self._failure: DamageError | None = None
         self.entries = 0
         self.newest: int | None = None
         """Where the newest entry is that was delivered."""
@@ -76,13 +75,11 @@ class MachineReplay:
             for segment, batch in held:
                 self._deliver(segment, batch, len(batch.kinds))
             self._deliver(number, run, run.whole)
-        except DamageError as error:  # the survey may have something to say that comes first
-            self._failure, self._expected = error, None
+        except DamageError:  # the survey may find what comes first; else `finish` meets it again
+            self._expected = None
 
     def finish(self) -> None:
         """The survey is complete: deliver what else counts."""
-        if self._failure is not None:
-            raise self._failure
         judgement = self._survey.judgement
         number, contents = 0, b""
         for segment, run in judgement.runs:

@@ -24,6 +24,7 @@ from headwater.format.kafka.entry import (
 from headwater.format.kafka.events import INTERNAL_KEY
 from headwater.observe.tracing import Spans
 from headwater.testing import FakeDisk, FaultDisk, Verb
+from headwater.wal.groups import QueuedGroups
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, SMALL_KAFKA, KafkaLife, batch_of
 
 
@@ -175,9 +176,10 @@ def test_batches_behind_a_refused_one_have_the_offsets_that_are_true() -> None:
     def both() -> Any:
         pendings = [life.store.append(partition, batch, Durability.FSYNC) for batch in group]
         assert life.owner.shard is not None
-        waiting = life.owner.shard._queue
+        waiting = life.owner.shard._groups
+        assert isinstance(waiting, QueuedGroups)
         taken: list[Any] = []
-        waiting.take(taken, 1, 1)  # the first one alone: it finds no room
+        waiting.queue.take(taken, 1, 1)  # the first one alone: it finds no room
         life.owner.shard._committer.commit(taken)
         disk.capacity_bytes = None
         life.clock.advance(2_000_000)

@@ -266,7 +266,7 @@ def test_a_draft_sees_what_is_still_on_its_way_when_a_part_of_it_is_committed() 
     with store.owner.holding():
         store.come(pay("a"))
         store.come(Heard(ApplyEvent("a", "SHIP")))
-        first, second = store.shard._queue.drain()
+        first, second = store.shard._groups.drain()
         for ticket in (first, second):
             ticket.resolve()
         store.book.take([first])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headwater.api.machine_requests import CreateInstance, DeleteInstance, FlushAll
-from headwater.engine.machines.deletions import Deletions, InstanceDeletion
+from headwater.engine.machines.tables import Deletions, InstanceDeletion
 from headwater.engine.pending import Pending
 from headwater.model.machines.errors import MachineError
 from headwater.testing import FakeDisk
