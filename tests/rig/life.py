@@ -21,7 +21,7 @@ from headwater.disk import Disk
 from headwater.engine.database import Database
 from headwater.engine.drivers import BlockingDriver
 from headwater.engine.engine import Engine
-from headwater.engine.operation import Answered, Operation
+from headwater.engine.operation import Answered, AsOwner, Operation
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.engine.topics.write import Write
 from headwater.model.match import parse_match
@@ -60,21 +60,23 @@ def with_shards(settings: EngineSettings, shards: int) -> EngineSettings:
     return replace(settings, wal=replace(settings.wal, shards=shards))
 
 
-def _turn(engine: Engine, batches: dict[str, EncodedRecords]) -> Operation[list[Appended]]:
-    """Writes to several topics as one turn of a loop brings them."""
-    started: list[Write] = []
-
-    def start() -> Write:
-        for each in engine.append_turn({engine.topic(name): batches[name] for name in batches}):
-            if isinstance(each, HeadwaterError):
-                raise each
-            started.append(each)
-        return started[0]
-
-    answers: list[Appended] = [(yield Answered(start))]
-    for write in started[1:]:
-        answer: Appended = yield Answered(partial(_itself, write))
-        answers.append(answer)
+def _turn(
+    engine: Engine, batches: dict[str, EncodedRecords]
+) -> Operation[list[Appended | HeadwaterError]]:
+    """Writes to several topics as one turn of a loop brings them: each has its own answer."""
+    started = yield AsOwner(
+        lambda: engine.append_turn({engine.topic(name): batches[name] for name in batches})
+    )
+    answers: list[Appended | HeadwaterError] = []
+    for write in started:
+        if isinstance(write, HeadwaterError):
+            answers.append(write)
+            continue
+        try:
+            answer: Appended = yield Answered(partial(_itself, write))
+            answers.append(answer)
+        except HeadwaterError as error:
+            answers.append(error)
     return answers
 
 
@@ -211,26 +213,40 @@ class Life:
         """What one turn of a server's loop brought: for each topic single writes as one batch,
         some with keys of their own."""
 
-        foretold: list[tuple[int, int]] = []
-
-        def change(world: World) -> Expected:
-            wall_ms = self.clock.wall_ms()
-            for name, brought in batches.items():
-                expected = world.append(name, brought, wall_ms)
-                assert expected.error is None, "the script gives no reason to refuse"
-                foretold.append(expected.value[:2])
-                world.topics[name].key_each(keys.get(name, []), wall_ms)
-            return Expected(foretold)
-
         encoded = {name: encode_records(brought) for name, brought in batches.items()}
         for name, own in keys.items():
             encoded[name].keys = {at: key.encode() for at, key in enumerate(own)}
         for each in encoded.values():
             each.writers = len(each)
         self.settle_ages()
-        answers = self._do(change, lambda: self.db.drive(_turn(self.db.engine, encoded)))
-        assert answers is not None
-        assert [(each.first_seq, each.last_seq) for each in answers] == foretold
+        self.next_world = self.world.copy()
+        foretold = {
+            name: self._foretell(self.next_world, name, brought, keys)
+            for name, brought in batches.items()
+        }
+        answers = dict(zip(batches, self.db.drive(_turn(self.db.engine, encoded)), strict=True))
+        for name, answer in answers.items():
+            if not isinstance(answer, HeadwaterError):
+                assert (answer.first_seq, answer.last_seq) == foretold[name]
+                self._foretell(self.world, name, batches[name], keys)
+        self.moments.append(Moment(self.fake.point, self.world.copy()))
+        errors = [each for each in answers.values() if isinstance(each, HeadwaterError)]
+        if errors:
+            raise errors[0]  # what was answered is there; the rest may be, which is the next world
+        self.next_world = None
+
+    def _foretell(
+        self,
+        world: World,
+        name: str,
+        brought: list[dict[str, Any]],
+        keys: Mapping[str, list[str]],
+    ) -> tuple[int, int]:
+        expected = world.append(name, brought, self.clock.wall_ms())
+        assert expected.error is None, "the script gives no reason to refuse"
+        world.topics[name].key_each(keys.get(name, []), self.clock.wall_ms())
+        first_seq, last_seq, _ = expected.value
+        return first_seq, last_seq
 
     def _sure(self, name: str, key: str | None) -> str | None:
         """The key, unless the clock made it expire and then went back: both answers are right."""
