@@ -132,7 +132,7 @@ class KafkaStory:
         starts = {**self.moments[-1].starts, (name, index): before}
         partition = self.life.partition(name, index)
         self._do(
-            lambda: self.life.do(lambda: self.life.store.delete_records(partition, before)),
+            lambda: self.life.do(lambda: partition.delete_records(before)),
             starts=starts,
         )
 
@@ -140,7 +140,7 @@ class KafkaStory:
         known, topic = self.moments[-1], self.life.store.topic(1, name)
         assert topic is not None
         self._do(
-            lambda: self.life.do(lambda: self.life.store.delete_topic(topic)),
+            lambda: self.life.do(topic.drop),
             values={place: v for place, v in known.values.items() if place[0] != name},
             starts={place: v for place, v in known.starts.items() if place[0] != name},
             offsets={place: v for place, v in known.offsets.items() if place[0] != name},

@@ -135,7 +135,7 @@ class RandomLife:
             return
         topic = self.life.store.topic(1, place[0])
         assert topic is not None
-        self.life.do(lambda: self.life.store.delete_topic(topic))
+        self.life.do(topic.drop)
         model = self.model
         tables: tuple[dict[Place, Any], ...] = (
             model.values,
@@ -182,7 +182,7 @@ class RandomLife:
         start, end = self.model.starts[place], len(self.model.values[place])
         before = self.random.choice((end, self.random.randint(start, end)))
         partition = self.life.partition(*place)
-        self.life.do(lambda: self.life.store.delete_records(partition, before))
+        self.life.do(lambda: partition.delete_records(before))
         if before > start:
             self.model.starts[place] = before
             self.model.sync()

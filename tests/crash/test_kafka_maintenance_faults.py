@@ -50,7 +50,7 @@ class Kept:
 
     def delete(self, name: str, before: int) -> None:
         partition = self.life.partition(name)
-        self.life.do(lambda: self.life.store.delete_records(partition, before))
+        self.life.do(lambda: partition.delete_records(before))
 
     def sealed(self) -> list[tuple[int, int]]:
         """Segments, and how long their logs are."""

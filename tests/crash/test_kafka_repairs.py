@@ -256,14 +256,14 @@ def test_a_hole_outlives_checkpoints_retention_and_rewriting() -> None:
     life = KafkaLife(disk, TELLING_KAFKA)
     before = each_offset(life, "orders", 0)
     assert None in before.values()
-    life.do(lambda: life.store.delete_records(life.partition("clicks"), 35))
+    life.do(lambda: life.partition("clicks").delete_records(35))
     for _ in range(3):
         life.store.housekeep()
     assert life.store.counters.segments_rewritten
     assert each_offset(life, "orders", 0) == before
     life = life.reopen()
     assert each_offset(life, "orders", 0) == before
-    life.do(lambda: life.store.delete_records(life.partition("orders"), 38))
+    life.do(lambda: life.partition("orders").delete_records(38))
     for _ in range(3):
         life.store.housekeep()
     assert each_offset(life, "orders", 0) == {n: before[n] for n in (38, 39)}
@@ -289,7 +289,7 @@ def test_a_segment_of_nothing_but_holes_stays_while_there_are_records_before_it(
         life.store.core.reclaim_soon()
         life.store.housekeep()
     assert each_offset(life, "orders", 0) == before
-    life.do(lambda: life.store.delete_records(life.partition("orders"), lost[-1] + 1))
+    life.do(lambda: life.partition("orders").delete_records(lost[-1] + 1))
     for _ in range(2):
         life.store.housekeep()
     assert life.store.counters.segments_deleted == 2

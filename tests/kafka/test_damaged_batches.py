@@ -63,7 +63,7 @@ def test_a_damaged_batch_is_kept_and_counted_once_however_often_it_is_fetched() 
     assert place.path == str(KAFKA / "0.log")
     assert life.store.core.counters.damaged_batches == 1
     assert life.store.core.damage.records == {("kafka:orders:0", 1): 2}
-    life.do(lambda: life.store.delete_topic(life.partition("orders").topic))
+    life.do(life.partition("orders").topic.drop)
     assert not life.store.core.damage.ranges
 
 
@@ -73,7 +73,7 @@ def test_a_consumer_that_may_pass_it_goes_on_behind_it(which: int) -> None:
     damage(life, b"first %d" % which)
     offset, seen = 0, []
     while offset < 8:
-        plan = life.store.plan_fetch(life.partition("orders"), offset, 1)
+        plan = life.partition("orders").plan_fetch(offset, 1)
         plan.skips_damaged = True
         for batch in plan.read():
             base, delta = int.from_bytes(batch[:8], "big"), int.from_bytes(batch[23:27], "big")

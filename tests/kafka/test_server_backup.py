@@ -159,7 +159,7 @@ def test_a_rewrite_in_the_middle_of_a_copy_begins_it_again() -> None:
             pieces += 1
             if pieces == moment:
                 end = life.partition("thinned").high_watermark
-                life.do(lambda: life.store.delete_records(life.partition("thinned"), end))
+                life.do(lambda: life.partition("thinned").delete_records(end))
                 life.store.housekeep()
 
         archive = ArchiveWriter(life.disk, PurePosixPath(f"/data/{moment}.tar"), 0, advance)

@@ -32,7 +32,7 @@ def store() -> KafkaStore:
 def test_a_row_says_what_the_table_says_of_it(
     store: KafkaStore, version: int, partitions: int, name: str
 ) -> None:
-    topic = KafkaTopic(store, 1, name, bytes(range(16)), 0, partitions, {})
+    topic = KafkaTopic(store.core.calls, 1, name, bytes(range(16)), 0, partitions, {})
     values = {"topics": [topic_row(topic, version), topic_row(topic, version)]}
     written = encode_response(ApiKey.METADATA, version, values)
     first, second = decode_response(ApiKey.METADATA, version, written)["topics"]

@@ -121,7 +121,7 @@ class KafkaLife:
         durability: Durability = Durability.FSYNC,
     ) -> Produced:
         partition = self.partition(name, index, org)
-        return self.do(lambda: self.store.append(partition, batch, durability))
+        return self.do(lambda: partition.append(batch, durability))
 
     def append_together(
         self,
@@ -131,16 +131,14 @@ class KafkaLife:
         """Batches for these topics and partitions, as one group."""
         pending = self.owner.call(
             lambda: [
-                self.store.append(self.partition(name, index), batch, durability)
+                self.partition(name, index).append(batch, durability)
                 for name, index, batch in batches
             ]
         )
         return [each.answer() for each in pending]
 
     def fetch(self, name: str, offset: int, max_bytes: int = 2**20, index: int = 0) -> list[bytes]:
-        plan = self.owner.call(
-            lambda: self.store.plan_fetch(self.partition(name, index), offset, max_bytes)
-        )
+        plan = self.owner.call(lambda: self.partition(name, index).plan_fetch(offset, max_bytes))
         return [bytes(batch) for batch in plan.read()]
 
     def records(self, name: str, index: int = 0, org: int = 1) -> list[KafkaRecord]:
@@ -148,7 +146,7 @@ class KafkaLife:
         partition = self.partition(name, index, org)
         offset, found = partition.log_start_offset, []
         while offset < partition.high_watermark:
-            plan = self.store.plan_fetch(partition, offset, 200)
+            plan = partition.plan_fetch(offset, 200)
             for batch in plan.read():
                 header = read_header(batch)
                 base = header.base_offset

@@ -149,14 +149,14 @@ def test_rows_after_rewrites_and_deleted_segments_are_those_of_a_fetch() -> None
     life = filled(60)
     beside = Beside(life)
     planned = beside.plan("kafka:orders:0")
-    life.do(lambda: life.store.delete_records(life.partition("clicks"), 55))
-    life.do(lambda: life.store.delete_records(life.partition("orders", 1), 18))
+    life.do(lambda: life.partition("clicks").delete_records(55))
+    life.do(lambda: life.partition("orders", 1).delete_records(18))
     life.store.housekeep()
     assert life.store.counters.segments_rewritten
     check(life, all_values(life))
     # What was planned before is found where it went.
     assert beside.read(planned) == values(life, "orders")
-    life.do(lambda: life.store.delete_records(life.partition("orders"), 100))
+    life.do(lambda: life.partition("orders").delete_records(100))
     life.store.housekeep()
     assert life.store.counters.segments_deleted
     check(life, all_values(life))
@@ -166,13 +166,13 @@ def test_what_goes_between_planning_and_reading_is_told_and_never_given() -> Non
     life = filled(20)
     beside = Beside(life, rows_max=1_000)
     planned = beside.plan("kafka:orders:0")
-    life.do(lambda: life.store.delete_records(life.partition("orders"), 11))
+    life.do(lambda: life.partition("orders").delete_records(11))
     gap, *rows = beside.read(planned)
     assert gap == LostSeqs(1, 11, "log_start", 11)
     assert rows == values(life, "orders")
     topic = life.store.topic(1, "orders")
     assert topic is not None
-    life.do(lambda: life.store.delete_topic(topic))
+    life.do(topic.drop)
     assert beside.read(planned) == [LostSeqs(1, 40, "dropped", 40)]
     life.create("orders", 2)
     life.append("orders", batch_of('"new"'))

@@ -85,9 +85,9 @@ def test_an_entry_of_nobody_ends_the_tail_as_it_does_at_a_start() -> None:
 
 def test_segments_without_their_checkpoint_are_refused() -> None:
     life = filled(60)
-    life.do(lambda: life.store.delete_records(life.partition("clicks"), 55))
-    life.do(lambda: life.store.delete_records(life.partition("orders", 1), 18))
-    life.do(lambda: life.store.delete_records(life.partition("orders"), 100))
+    life.do(lambda: life.partition("clicks").delete_records(55))
+    life.do(lambda: life.partition("orders", 1).delete_records(18))
+    life.do(lambda: life.partition("orders").delete_records(100))
     life.store.housekeep()
     assert life.store.counters.segments_deleted
     life.close()
@@ -105,7 +105,7 @@ def test_a_synced_event_that_cannot_be_read_is_refused_and_hides_no_deletion() -
     for number in range(6):
         life.append("orders", batch_of(f'"o{number}"'))
     life.create("other")
-    life.do(lambda: life.store.delete_records(life.partition("orders"), 4))
+    life.do(lambda: life.partition("orders").delete_records(4))
     beside = Beside(life)
     before = beside.plan("kafka:orders:0")
     life.close()
@@ -133,7 +133,7 @@ def test_a_time_is_not_found_in_records_that_were_deleted() -> None:
     stamps = [9_000, 1_000, 2_000, 9_000]
     records = [NewRecord(stamp, None, str(stamp).encode(), ()) for stamp in stamps]
     life.append("timed", encode_batch(records))
-    life.do(lambda: life.store.delete_records(life.partition("timed"), 1))
+    life.do(lambda: life.partition("timed").delete_records(1))
     assert Beside(life).seq_at("kafka:timed:0", 5_000) == 4
 
 
@@ -190,10 +190,10 @@ def test_a_deletion_is_not_missed_when_its_segment_is_rewritten_while_one_looks(
     life.append("orders", batch_of('"o0"', '"o1"'))
     life.store.checkpoint()
     seen_first = read_whole(life.disk, CHECKPOINT, 1 << 20)
-    life.do(lambda: life.store.delete_records(life.partition("orders"), 1))
+    life.do(lambda: life.partition("orders").delete_records(1))
     for number in range(40):
         life.append("clicks", batch_of(f'"c{number}"'))
-    life.do(lambda: life.store.delete_records(life.partition("clicks"), 40))
+    life.do(lambda: life.partition("clicks").delete_records(40))
     life.store.housekeep()
     assert life.store.counters.segments_rewritten
     planned = Beside(life).plan("kafka:orders:0")
@@ -229,7 +229,7 @@ def test_segments_that_go_between_the_checkpoint_and_the_names_are_not_overlooke
     life.store.checkpoint()
     for number in range(60):
         life.append("orders", batch_of(f'"o{number}"'))
-    life.do(lambda: life.store.delete_records(life.partition("orders"), 40))
+    life.do(lambda: life.partition("orders").delete_records(40))
     beside = Beside(life)
     # The checkpoint that was read does not know the segments that are deleted now.
     beside.directory.disk = cast(Disk, BeforeListing(life.disk, life.store.housekeep))

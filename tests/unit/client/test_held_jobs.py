@@ -122,3 +122,31 @@ def test_a_worker_of_a_loop_holds_a_long_job_while_it_settles_short_ones() -> No
         assert not queue.was_lost
 
     asyncio.run(story())
+
+
+def test_a_worker_of_a_loop_gives_back_jobs_whose_handlers_never_got_a_turn() -> None:
+    async def story() -> None:
+        given_back: list[int] = []
+        chosen = options()
+
+        class Calls:
+            async def claim(self, *_: Any, **__: Any) -> Claimed:
+                chosen.stop.set()  # before any of these jobs can begin
+                records = [Record(seq, 1, None, None, b"null", None) for seq in (1, 2)]
+                return Claimed([ClaimedJob(record, 1, 0, 1) for record in records], 0)
+
+            async def nack(
+                self, topic: str, node: str, seqs: Sequence[int], **_: Any
+            ) -> LeaseResult:
+                given_back.extend(seqs)
+                return LeaseResult(list(seqs), [], 0, 0, {})
+
+        async def handle(_job: ClaimedJob) -> None:
+            raise AssertionError("it was stopped before")
+
+        calls: Any = Calls()
+        worker = AsyncWorker(calls, "t", handle, chosen, ManualClock(), LEASE_MS)
+        assert await worker.run() == WorkDone(0, 0, 0)
+        assert given_back == [1, 2]
+
+    asyncio.run(story())

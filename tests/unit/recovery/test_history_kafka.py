@@ -333,8 +333,8 @@ def test_an_owner_and_a_reader_beside_it_make_the_same_of_a_log(
 
 
 def stranger(life: KafkaLife) -> None:
-    ghost = KafkaTopic(life.store, 1, "orders", FIRST, 0, 1, {})
-    life.do(lambda: life.store.append(ghost.partitions[0], batch_of("before"), Durability.FSYNC))
+    ghost = KafkaTopic(life.store.core.calls, 1, "orders", FIRST, 0, 1, {})
+    life.do(lambda: ghost.partitions[0].append(batch_of("before"), Durability.FSYNC))
 
 
 def faults_of(disk: FakeDisk) -> list[VerifyFault]:

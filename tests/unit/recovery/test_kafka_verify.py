@@ -43,12 +43,12 @@ def lived() -> KafkaLife:
         life.append("orders", batch_of(f"o{number}", f"p{number}"), number % 2)
         life.append("clicks", batch_of(f"c{number}"))
     life.do(lambda: life.store.log_membership(settled("readers", 1, "m1", "m2")))
-    life.do(lambda: life.store.delete_records(life.partition("orders"), 10))
-    life.do(lambda: life.store.delete_records(life.partition("orders", 1), 10))
+    life.do(lambda: life.partition("orders").delete_records(10))
+    life.do(lambda: life.partition("orders", 1).delete_records(10))
     life.store.housekeep()
     clicks = life.store.topic(1, "clicks")
     assert clicks is not None
-    life.do(lambda: life.store.delete_topic(clicks))
+    life.do(clicks.drop)
     life.create("clicks")
     life.append("clicks", batch_of("again", "and again"))
     life.do(lambda: life.store.log_membership(settled("readers", 2, "m2")))
@@ -86,7 +86,7 @@ def test_dead_batches_before_a_segment_that_is_gone_are_no_finding() -> None:
         life.append("clicks", batch_of(f"c{number}"))
     for number in range(10, 80):
         life.append("clicks", batch_of(f"c{number}"))
-    life.do(lambda: life.store.delete_records(life.partition("clicks"), 78))
+    life.do(lambda: life.partition("clicks").delete_records(78))
     life.store.housekeep()
     assert life.store.counters.segments_deleted > 0
     life.append("clicks", batch_of("c80"))

@@ -1,4 +1,4 @@
-"""Kafka's topics on one shared log, and the shapes that join them with native topics.
+"""Kafka's topics on one shared log, and log topics of the engine among them.
 
 Owns the directory `kafka/`: one log of batches for all partitions of all organisations, with a
 dense index, a checkpoint, and the state of groups and producers. A partition is a set of ids in

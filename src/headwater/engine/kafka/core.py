@@ -22,7 +22,7 @@ from headwater.engine.kafka.memberships import Memberships
 from headwater.engine.kafka.partition import (
     KafkaPartition,
     KafkaTopic,
-    KafkaTopicStore,
+    PartitionCalls,
     PartitionTail,
 )
 from headwater.engine.kafka.producers import Producers
@@ -75,10 +75,10 @@ class KafkaCore:
     clock: Clock
     owner: Owner
     files: KafkaSegmentFiles
-    store: KafkaTopicStore
     registry: TopicRegistry = field(default_factory=TopicRegistry)
     offsets: GroupOffsets = field(default_factory=GroupOffsets)
     memberships: Memberships = field(default_factory=Memberships)
+    calls: PartitionCalls = field(init=False)
     shard: Shard | None = None
     sealed: list[SegmentMeta] = field(default_factory=list)
     """All indexes but the active one, in the order of global ids."""

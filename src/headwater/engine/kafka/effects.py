@@ -27,7 +27,7 @@ class _StateChanges(KafkaSink[KafkaTopic]):
     def make(self, event: events.TopicMadeEvent, event_id: int) -> KafkaTopic:
         configs = dict(event.configs)
         return KafkaTopic(
-            self._core.store,
+            self._core.calls,
             event.org,
             event.name,
             event.topic_id,

@@ -10,7 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from dataclasses import dataclass
+from typing import Final
 
 from pyroaring import BitMap64
 
@@ -89,36 +90,20 @@ class PartitionTail:
         return batches
 
 
-class KafkaTopicStore(Protocol):
-    """The store, as far as its topics and partitions need it."""
+@dataclass(frozen=True, slots=True)
+class PartitionCalls:
+    """Which parts of the store do what a partition or its topic is asked."""
 
-    def delete_topic(self, topic: KafkaTopic) -> Pending[bool]: ...
-
-    def add_partitions(self, topic: KafkaTopic, total: int) -> Pending[bool]: ...
-
-    def alter_configs(self, topic: KafkaTopic, configs: Mapping[str, str]) -> Pending[bool]: ...
-
-    def append(
-        self,
-        partition: KafkaPartition,
-        batch: Batch,
-        durability: Durability,
-        header: BatchHeader | None = None,
-    ) -> Pending[Produced]: ...
-
-    def refused(self, partition: KafkaPartition, header: BatchHeader) -> None: ...
-
-    def plan_fetch(self, partition: KafkaPartition, offset: int, max_bytes: int) -> BatchPlan: ...
-
-    def find_timestamp(self, partition: KafkaPartition, timestamp_ms: int) -> OffsetLookup: ...
-
-    def find_newest(self, partition: KafkaPartition) -> OffsetLookup: ...
-
-    def delete_records(self, partition: KafkaPartition, before_offset: int) -> Pending[int]: ...
-
-    def plan(
-        self, partition: KafkaPartition, from_seq: int, limit: int, bytes_max: int
-    ) -> ReadPlan: ...
+    append: Callable[[KafkaPartition, Batch, Durability, BatchHeader | None], Pending[Produced]]
+    refused: Callable[[KafkaPartition, BatchHeader], None]
+    plan: Callable[[KafkaPartition, int, int, int], ReadPlan]
+    plan_fetch: Callable[[KafkaPartition, int, int], BatchPlan]
+    find_timestamp: Callable[[KafkaPartition, int], OffsetLookup]
+    find_newest: Callable[[KafkaPartition], OffsetLookup]
+    delete_records: Callable[[KafkaPartition, int], Pending[int]]
+    drop: Callable[[KafkaTopic], Pending[bool]]
+    grow: Callable[[KafkaTopic, int], Pending[bool]]
+    alter: Callable[[KafkaTopic, Mapping[str, str]], Pending[bool]]
 
 
 class KafkaPartition:
@@ -228,7 +213,7 @@ class KafkaPartition:
         return _nothing
 
     def plan(self, from_seq: int, limit: int, bytes_max: int) -> ReadPlan:
-        return self.topic.store.plan(self, from_seq, limit, bytes_max)
+        return self.topic.calls.plan(self, from_seq, limit, bytes_max)
 
     def state(self) -> TopicState:
         earliest, head = self.earliest_seq, self.high_watermark
@@ -252,22 +237,22 @@ class KafkaPartition:
     def append(
         self, batch: Batch, durability: Durability, header: BatchHeader | None = None
     ) -> Pending[Produced]:
-        return self.topic.store.append(self, batch, durability, header)
+        return self.topic.calls.append(self, batch, durability, header)
 
     def refused(self, header: BatchHeader) -> None:
-        self.topic.store.refused(self, header)
+        self.topic.calls.refused(self, header)
 
     def plan_fetch(self, offset: int, max_bytes: int) -> BatchPlan:
-        return self.topic.store.plan_fetch(self, offset, max_bytes)
+        return self.topic.calls.plan_fetch(self, offset, max_bytes)
 
     def find_timestamp(self, timestamp_ms: int) -> OffsetLookup:
-        return self.topic.store.find_timestamp(self, timestamp_ms)
+        return self.topic.calls.find_timestamp(self, timestamp_ms)
 
     def find_newest(self) -> OffsetLookup:
-        return self.topic.store.find_newest(self)
+        return self.topic.calls.find_newest(self)
 
     def delete_records(self, before_offset: int) -> Pending[int]:
-        return self.topic.store.delete_records(self, before_offset)
+        return self.topic.calls.delete_records(self, before_offset)
 
     # -- for the store
 
@@ -299,6 +284,7 @@ class KafkaTopic:
     """These topics have events in the log to distinguish those of one name."""
     __slots__ = (
         "altered",
+        "calls",
         "configs",
         "dropped",
         "hashed",
@@ -307,13 +293,12 @@ class KafkaTopic:
         "org",
         "partitions",
         "saved",
-        "store",
         "topic_id",
     )
 
     def __init__(
         self,
-        store: KafkaTopicStore,
+        calls: PartitionCalls,
         org: int,
         name: str,
         topic_id: bytes,
@@ -321,7 +306,7 @@ class KafkaTopic:
         partitions: int,
         configs: dict[str, str],
     ) -> None:
-        self.store = store
+        self.calls = calls
         self.org = org
         self.name = name
         self.topic_id = topic_id
@@ -337,13 +322,13 @@ class KafkaTopic:
         """Its entry in the last checkpoint, as long as nothing changed since."""
 
     def drop(self) -> Pending[bool]:
-        return self.store.delete_topic(self)
+        return self.calls.drop(self)
 
     def grow(self, partitions: int) -> Pending[bool]:
-        return self.store.add_partitions(self, partitions)
+        return self.calls.grow(self, partitions)
 
     def alter(self, configs: Mapping[str, str]) -> Pending[bool]:
-        return self.store.alter_configs(self, configs)
+        return self.calls.alter(self, configs)
 
     def add_partitions(self, total: int) -> list[KafkaPartition]:
         added = [KafkaPartition(self, index) for index in range(len(self.partitions), total)]

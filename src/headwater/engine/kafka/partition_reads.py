@@ -12,6 +12,7 @@ from typing import Final
 
 import numpy
 
+from headwater.core.clock import Clock
 from headwater.core.errors import StorageError
 from headwater.core.results import Tombstone
 from headwater.core.units import KIB
@@ -101,9 +102,10 @@ class PartitionPlan:
 
 
 def plan_partition(
-    partition: KafkaPartition, from_seq: int, limit: int, bytes_max: int
+    clock: Clock, partition: KafkaPartition, from_seq: int, limit: int, bytes_max: int
 ) -> PartitionPlan:
     """As the owner: what a reader with this cursor gets next."""
+    partition.touch(clock.wall_ms())
     head, earliest = partition.visible_seq, partition.earliest_seq
     tombstone = _tombstone(from_seq, earliest, head)
     first_offset = from_seq if tombstone is None else earliest - 1

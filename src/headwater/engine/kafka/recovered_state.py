@@ -57,7 +57,7 @@ def restore(core: KafkaCore, recovered: RecoveredKafka, progress: Callable[[floa
 
 def _topic(core: KafkaCore, meta: KafkaTopicMeta) -> KafkaTopic:
     topic = KafkaTopic(
-        core.store,
+        core.calls,
         meta.org,
         meta.name,
         meta.topic_id,

@@ -22,8 +22,8 @@ from headwater.engine.kafka.fetch_plan import FetchPlanner
 from headwater.engine.kafka.group_offsets import Committed, OffsetKey, rows_of
 from headwater.engine.kafka.housekeeping import KafkaHousekeeping
 from headwater.engine.kafka.memberships import weight
-from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
-from headwater.engine.kafka.partition_reads import PartitionPlan, plan_partition
+from headwater.engine.kafka.partition import KafkaTopic, PartitionCalls
+from headwater.engine.kafka.partition_reads import plan_partition
 from headwater.engine.kafka.recovered_state import restore
 from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
@@ -63,7 +63,7 @@ class KafkaStore:
         make_maintenance: type[MaintenanceThread] = MaintenanceThread,
     ) -> None:
         self.core = KafkaCore(
-            disk, directory, settings, clock, owner, KafkaSegmentFiles(disk, directory), self
+            disk, directory, settings, clock, owner, KafkaSegmentFiles(disk, directory)
         )
         self.counters = self.core.counters
         self.cut: TailCut | None = None
@@ -71,10 +71,20 @@ class KafkaStore:
         self.report = KafkaReport()
         """What recovery kept, cut and quarantined."""
         self._closed = False
-        appender = self._batch_appender = BatchAppender(self.core)
-        self.append, self.refused = appender.append, appender.refused
-        self.plan_fetch = FetchPlanner(self.core).plan
         self._topics = KafkaTopics(self.core)
+        self._batch_appender = BatchAppender(self.core)
+        self.core.calls = PartitionCalls(
+            append=self._batch_appender.append,
+            refused=self._batch_appender.refused,
+            plan=partial(plan_partition, clock),
+            plan_fetch=FetchPlanner(self.core).plan,
+            find_timestamp=partial(TimestampPlan, self.core),
+            find_newest=partial(NewestPlan, self.core),
+            delete_records=self._topics.delete_records,
+            drop=self._topics.drop,
+            grow=self._topics.add_partitions,
+            alter=self._topics.alter_configs,
+        )
         counters = WalCounters()
         self._log = BatchLog(
             disk, directory, settings, clock, counters, self._take_number, self._sealed, self._idle
@@ -125,36 +135,6 @@ class KafkaStore:
         self, org: int, name: str, partitions: int, configs: Mapping[str, str] | None = None
     ) -> Pending[KafkaTopic]:
         return self._topics.create(org, name, partitions, configs or {})
-
-    def delete_topic(self, topic: KafkaTopic) -> Pending[bool]:
-        return self._topics.drop(topic)
-
-    def add_partitions(self, topic: KafkaTopic, total: int) -> Pending[bool]:
-        return self._topics.add_partitions(topic, total)
-
-    def alter_configs(self, topic: KafkaTopic, configs: Mapping[str, str]) -> Pending[bool]:
-        """These are all its configs from now on; what is not named is at its default."""
-        return self._topics.alter_configs(topic, configs)
-
-    # -- records
-
-    def plan(
-        self, partition: KafkaPartition, from_seq: int, limit: int, bytes_max: int
-    ) -> PartitionPlan:
-        partition.touch(self.core.clock.wall_ms())
-        return plan_partition(partition, from_seq, limit, bytes_max)
-
-    def find_timestamp(self, partition: KafkaPartition, timestamp_ms: int) -> TimestampPlan:
-        """A search for the first record that is not older than this."""
-        return TimestampPlan(self.core, partition, timestamp_ms)
-
-    def find_newest(self, partition: KafkaPartition) -> TimestampPlan:
-        """A search for the record with the newest timestamp."""
-        return NewestPlan(self.core, partition)
-
-    def delete_records(self, partition: KafkaPartition, before_offset: int) -> Pending[int]:
-        """Everything before this offset; -1 is everything there is. Answers the log start."""
-        return self._topics.delete_records(partition, before_offset)
 
     # -- consumer groups and producers
 

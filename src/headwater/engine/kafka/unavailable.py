@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping
+from dataclasses import fields
 from pathlib import PurePath
 from typing import Any, NoReturn
 
 from headwater.core.errors import StorageError
 from headwater.disk import Disk
 from headwater.engine.kafka.group_offsets import Committed, OffsetKey
-from headwater.engine.kafka.partition import KafkaTopic
+from headwater.engine.kafka.partition import KafkaTopic, PartitionCalls
 from headwater.engine.kafka.registry import TopicRegistry
 from headwater.engine.pending import Pending
 from headwater.engine.state.parts import Part, Parts
@@ -50,9 +51,10 @@ class UnavailableKafka:
             checkpoint = scan_checkpoints(disk, directory).chosen.checkpoint
         except OSError:
             checkpoint = None
+        calls = PartitionCalls(*[self.refuse] * len(fields(PartitionCalls)))
         for meta in () if checkpoint is None else checkpoint.topics:
             known = (meta.org, meta.name, meta.topic_id, meta.made_id)
-            registry.add(KafkaTopic(self, *known, len(meta.partitions), meta.configs))
+            registry.add(KafkaTopic(calls, *known, len(meta.partitions), meta.configs))
         return registry
 
     def known(self, org: int) -> Iterable[KafkaTopic]:
@@ -80,8 +82,7 @@ class UnavailableKafka:
 
     # -- what it refuses
 
-    check_new_topic = create_topic = delete_topic = add_partitions = alter_configs = refuse
-    append = refused = plan = plan_fetch = find_timestamp = find_newest = delete_records = refuse
+    check_new_topic = create_topic = refuse
     commit_offsets = forget_group = forget_offsets = log_membership = refuse
 
     # -- empty, and shown to no client: absence would look like an answer

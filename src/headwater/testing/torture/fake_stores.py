@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from random import Random
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from headwater.config.engine import EngineSettings
 from headwater.config.kafka import KafkaSettings
@@ -17,6 +17,7 @@ from headwater.core.durability import Durability
 from headwater.engine.database import Database
 from headwater.engine.drivers import BlockingDriver
 from headwater.engine.engine import Engine
+from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
@@ -135,7 +136,7 @@ class Stores:
         """The offset of the first."""
         batch = encode_batch([NewRecord(timestamp_ms, None, value, ()) for value in values])
         partition = self._partition(index)
-        done = self._in_kafka(lambda: self.kafka.append(partition, batch, Durability.FSYNC))
+        done = self._in_kafka(lambda: partition.append(batch, Durability.FSYNC))
         return done.base_offset
 
     def read_partition(self, index: int) -> PartitionReading:
@@ -143,7 +144,7 @@ class Stores:
         reading = PartitionReading(partition.log_start_offset, partition.high_watermark)
         offset = reading.low
         while offset < reading.high:
-            plan = self.kafka.plan_fetch(partition, offset, FETCH_BYTES)
+            plan = partition.plan_fetch(offset, FETCH_BYTES)
             for batch in plan.read():
                 base = read_header(batch).base_offset
                 for record in decode_records(batch):
@@ -166,7 +167,7 @@ class Stores:
     def _in_kafka(self, work: Callable[[], Pending[T]]) -> T:
         return self._kafka_owner.call(work).answer()
 
-    def _partition(self, index: int) -> Any:
+    def _partition(self, index: int) -> KafkaPartition:
         topic = self.kafka.topic(1, TOPIC)
         assert topic is not None
         return topic.partitions[index]

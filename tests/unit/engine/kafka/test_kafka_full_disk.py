@@ -37,7 +37,7 @@ class FullLife:
 
     def delete(self, topic: str, before: int) -> None:
         partition = self.life.partition(topic)
-        self.life.do(lambda: self.life.store.delete_records(partition, before))
+        self.life.do(lambda: partition.delete_records(before))
 
     def again(self, how: str) -> KafkaLife:
         if how == "killed":

@@ -259,7 +259,7 @@ def test_partitions_of_a_dropped_topic_are_no_longer_looked_at() -> None:
     life.append("orders", sent(0))
     topic = life.partition("orders").topic
     assert list(life.store.core.idempotent) == topic.partitions
-    life.do(lambda: life.store.delete_topic(topic))
+    life.do(topic.drop)
     assert not life.store.core.idempotent
 
 

@@ -85,7 +85,7 @@ def test_the_same_batch_twice_in_one_group_is_stored_once() -> None:
     life = new_life()
     partition = life.partition("orders")
     first, again = life.owner.call(
-        lambda: [life.store.append(partition, sent(0), durability) for durability in BOTH]
+        lambda: [partition.append(sent(0), durability) for durability in BOTH]
     )
     assert first.answer() == again.answer() == Produced(0, -1, 0)
     assert life.values("orders") == [b"0", b"1"]
@@ -112,9 +112,9 @@ def test_nothing_of_a_new_producer_gets_before_a_batch_that_was_refused() -> Non
     partition = life.partition("orders")
 
     def overload() -> None:
-        life.store.append(partition, batch_of("all there is room for"), Durability.FSYNC)
+        partition.append(batch_of("all there is room for"), Durability.FSYNC)
         with pytest.raises(OverloadedError):
-            life.store.append(partition, sent(0), Durability.FSYNC)
+            partition.append(sent(0), Durability.FSYNC)
 
     life.owner.call(overload)
     assert refusal(life, sent(2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER

@@ -40,7 +40,7 @@ def orders_from(offset: int, batches: int = 30) -> list[bytes]:
 
 
 def delete(life: KafkaLife, name: str, before: int) -> int:
-    return life.do(lambda: life.store.delete_records(life.partition(name), before))
+    return life.do(lambda: life.partition(name).delete_records(before))
 
 
 def log_names(life: KafkaLife) -> set[str]:
@@ -128,7 +128,7 @@ def test_a_dropped_topic_gives_its_space_back() -> None:
     before = logs_bytes(life)
     topic = life.store.topic(1, "orders")
     assert topic is not None
-    life.do(lambda: life.store.delete_topic(topic))
+    life.do(topic.drop)
     life.store.housekeep()
     assert logs_bytes(life) < before * 0.75
     for each in restarts(life):
@@ -137,7 +137,7 @@ def test_a_dropped_topic_gives_its_space_back() -> None:
 
 def test_a_plan_made_before_a_rewrite_is_still_read() -> None:
     life = filled()
-    plans = [life.store.plan_fetch(life.partition("clicks"), at, 1) for at in range(30)]
+    plans = [life.partition("clicks").plan_fetch(at, 1) for at in range(30)]
     delete(life, "orders", 58)
     life.store.housekeep()
     assert life.store.counters.segments_rewritten > 0
@@ -146,7 +146,7 @@ def test_a_plan_made_before_a_rewrite_is_still_read() -> None:
 
 def test_a_plan_made_before_its_segment_went_is_told_so() -> None:
     life = filled()
-    plan = life.store.plan_fetch(life.partition("clicks"), 0, 1)
+    plan = life.partition("clicks").plan_fetch(0, 1)
     delete(life, "orders", 60)
     delete(life, "clicks", 30)
     life.store.housekeep()
@@ -200,9 +200,9 @@ def test_bytes_follow_what_was_removed_by_request() -> None:
 def test_a_search_by_time_survives_a_rewrite_and_is_told_of_a_removal() -> None:
     life = filled()
     partition = life.partition("clicks")
-    search = life.store.find_timestamp(partition, NOW_MS)
-    late = life.store.find_timestamp(partition, NOW_MS)
-    newest, late_newest = life.store.find_newest(partition), life.store.find_newest(partition)
+    search = partition.find_timestamp(NOW_MS)
+    late = partition.find_timestamp(NOW_MS)
+    newest, late_newest = partition.find_newest(), partition.find_newest()
     delete(life, "orders", 58)
     life.store.housekeep()
     assert life.store.counters.segments_rewritten > 0
@@ -226,7 +226,7 @@ def test_a_segment_between_others_can_go_alone() -> None:
         life.append("clicks", batch_of(f"c{number}"))
     for number in range(12, 24):
         life.append("orders", batch_of(f"o{number}"))
-    plan = life.store.plan_fetch(life.partition("clicks"), 30, 1)
+    plan = life.partition("clicks").plan_fetch(30, 1)
     delete(life, "clicks", 60)
     life.store.housekeep()
     assert life.store.counters.segments_deleted > 0

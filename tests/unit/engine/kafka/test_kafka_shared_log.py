@@ -110,7 +110,7 @@ def test_a_fetch_ends_at_the_high_watermark_or_at_its_bytes() -> None:
     for settings in (SMALL_KAFKA, LARGE_KAFKA):
         life = filled(settings)
         one = len(batch_of("c0"))
-        plan = life.store.plan_fetch(life.partition("clicks"), 2, one * 4)
+        plan = life.partition("clicks").plan_fetch(2, one * 4)
         assert plan.high_watermark == 12
         assert [read_header(batch).base_offset for batch in plan.read()] == [2, 3, 4, 5]
         rest = life.fetch("clicks", 9)
@@ -146,8 +146,8 @@ def test_a_weaker_ack_does_not_overtake_a_stronger_one() -> None:
     partition = life.partition("orders")
     both = life.owner.call(
         lambda: [
-            life.store.append(partition, batch_of("first"), Durability.FSYNC),
-            life.store.append(partition, batch_of("second"), Durability.DISK),
+            partition.append(batch_of("first"), Durability.FSYNC),
+            partition.append(batch_of("second"), Durability.DISK),
         ]
     )
     assert [pending.answer() for pending in both] == [Produced(0, -1, 0), Produced(1, -1, 0)]
@@ -174,7 +174,7 @@ def test_batches_behind_a_refused_one_have_the_offsets_that_are_true() -> None:
     group = [batch_of("x" * 5_000), batch_of("tiny")]
 
     def both() -> Any:
-        pendings = [life.store.append(partition, batch, Durability.FSYNC) for batch in group]
+        pendings = [partition.append(batch, Durability.FSYNC) for batch in group]
         assert life.owner.shard is not None
         waiting = life.owner.shard._groups
         assert isinstance(waiting, QueuedGroups)

@@ -38,11 +38,11 @@ def write_until_it_is_refused(life: KafkaLife, name: str) -> None:
 def drop(life: KafkaLife, name: str) -> None:
     topic = life.store.topic(1, name)
     assert topic is not None
-    life.do(lambda: life.store.delete_topic(topic))
+    life.do(topic.drop)
 
 
 def delete(life: KafkaLife, name: str, before: int) -> None:
-    life.do(lambda: life.store.delete_records(life.partition(name), before))
+    life.do(lambda: life.partition(name).delete_records(before))
 
 
 def stored_bytes(life: KafkaLife) -> int:
@@ -200,7 +200,7 @@ def test_a_record_that_moves_while_it_is_read_is_found_in_the_end() -> None:
     life.append("orders", batch_of("here"))
     gone = disk.add(Fault(Verb.VIEW, errno.ENOENT, path="0.oidx", always=True))
     partition = life.partition("orders")
-    plan = life.store.plan_fetch(partition, 0, 1_000)
+    plan = partition.plan_fetch(0, 1_000)
     with pytest.raises(HeadwaterError, match="try again") as refused:
         plan.read()
     assert (
@@ -208,7 +208,7 @@ def test_a_record_that_moves_while_it_is_read_is_found_in_the_end() -> None:
     )  # it is there: no reset of offsets
     gone.enabled = False
     disk.add(Fault(Verb.VIEW, errno.ENOENT, path="0.oidx"))
-    assert len(life.store.plan_fetch(partition, 0, 1_000).read()) == 1
+    assert len(partition.plan_fetch(0, 1_000).read()) == 1
 
 
 def test_a_map_that_was_made_while_the_file_was_replaced_is_not_kept() -> None:

@@ -46,7 +46,7 @@ def read_all(store: KafkaStore, owner: BatonOwner, name: str) -> list[bytes]:
     offset, found = 0, []
     while offset < topic.partitions[0].high_watermark:
         at = offset
-        plan = owner.call(lambda at=at: store.plan_fetch(topic.partitions[0], at, 4_000))  # type: ignore[misc]
+        plan = owner.call(lambda at=at: topic.partitions[0].plan_fetch(at, 4_000))  # type: ignore[misc]
         for batch in plan.read():
             records = decode_records(batch)
             found += [record.value or b"" for record in records]
@@ -70,9 +70,7 @@ def test_many_threads_write_and_read_while_the_keeper_keeps(tmp_path: Path) -> N
                 batch = batch_of(f"{number}-{at}-a" + "x" * 100, f"{number}-{at}-b")
                 answer = wait(
                     owner,
-                    lambda batch=batch, at=at: store.append(
-                        topic.partitions[0], batch, classes[at % 2]
-                    ),
+                    lambda batch=batch, at=at: topic.partitions[0].append(batch, classes[at % 2]),
                 )
                 assert answer == Produced(2 * at, -1, 0)
                 if at % 20 == 0:
@@ -106,13 +104,11 @@ def test_an_event_loop_is_the_owner_and_never_waits(tmp_path: Path) -> None:
         await made
         partition = creation.answer().partitions[0]
         done: asyncio.Future[None] = loop.create_future()
-        pendings = [
-            store.append(partition, batch_of(f"{at}"), Durability.FSYNC) for at in range(100)
-        ]
+        pendings = [partition.append(batch_of(f"{at}"), Durability.FSYNC) for at in range(100)]
         pendings[-1].on_done = lambda _: done.set_result(None)
         await done
         assert [pending.answer().base_offset for pending in pendings] == list(range(100))
-        assert not store.plan_fetch(partition, 99, 1).needs_files
+        assert not partition.plan_fetch(99, 1).needs_files
         await asyncio.to_thread(store.close)
 
     asyncio.run(main())
@@ -130,7 +126,7 @@ def test_one_round_removes_all_that_is_beyond_the_limit(tmp_path: Path) -> None:
     (partition,) = topic.partitions
     batch = batch_of(*["x"] * 2_000)
     for _ in range(30):
-        wait(owner, lambda: store.append(partition, batch, Durability.DISK))
+        wait(owner, lambda: partition.append(batch, Durability.DISK))
     assert partition.high_watermark == 60_000  # several windows of what is looked at together
     store.housekeep()
     assert partition.bytes <= 100_000

@@ -23,7 +23,7 @@ def life_with_times() -> KafkaLife:
 
 def search(life: KafkaLife, timestamp_ms: int) -> tuple[int, int] | None:
     partition = life.partition("orders")
-    return life.owner.call(lambda: life.store.find_timestamp(partition, timestamp_ms)).read()
+    return life.owner.call(lambda: partition.find_timestamp(timestamp_ms)).read()
 
 
 def first_not_older(timestamp_ms: int, start: int = 0) -> tuple[int, int] | None:
@@ -42,7 +42,7 @@ def test_the_first_record_that_is_not_older_is_found() -> None:
 
 def test_removed_records_are_not_found_by_their_time() -> None:
     life = life_with_times()
-    life.do(lambda: life.store.delete_records(life.partition("orders"), 5))
+    life.do(lambda: life.partition("orders").delete_records(5))
     for timestamp_ms in {0, 501, *TIMES}:
         assert search(life, timestamp_ms) == first_not_older(timestamp_ms, 5)
 
@@ -56,10 +56,10 @@ def test_an_empty_partition_has_no_record_of_any_time() -> None:
 def test_the_record_with_the_newest_time_is_found() -> None:
     life = life_with_times()
     partition = life.partition("orders")
-    assert life.owner.call(lambda: life.store.find_newest(partition)).read() == (11, 500)
+    assert life.owner.call(partition.find_newest).read() == (11, 500)
     life.create("empty")
     empty = life.partition("empty")
-    assert life.owner.call(lambda: life.store.find_newest(empty)).read() is None
+    assert life.owner.call(empty.find_newest).read() is None
 
 
 @pytest.mark.parametrize("start", range(len(TIMES)))
@@ -71,7 +71,7 @@ def test_the_newest_is_one_that_is_left_where_the_log_begins_within_a_batch(star
     for at in range(0, len(times), 3):
         records = [NewRecord(time, None, b"x") for time in times[at : at + 3]]
         life.append("orders", encode_batch(records))
-    life.do(lambda: life.store.delete_records(partition, start))
+    life.do(lambda: partition.delete_records(start))
     latest = max(times[start:])
     expected = (times.index(latest, start), latest)
-    assert life.owner.call(lambda: life.store.find_newest(partition)).read() == expected
+    assert life.owner.call(partition.find_newest).read() == expected

@@ -47,10 +47,10 @@ def test_a_topic_made_again_has_nothing_of_the_one_before() -> None:
     life.append("orders", batch_of("old", "older"))
     old = life.store.topic(1, "orders")
     assert old is not None
-    life.do(lambda: life.store.delete_topic(old))
+    life.do(old.drop)
     assert life.store.topic(1, "orders") is None
     with pytest.raises(TopicNotFoundError, match="gone"):
-        life.store.append(old.partitions[0], batch_of("late"), None)  # type: ignore[arg-type]
+        old.partitions[0].append(batch_of("late"), None)  # type: ignore[arg-type]
     life.create("orders")
     life.append("orders", batch_of("new"))
     for each in restarts(life):
@@ -65,9 +65,9 @@ def test_partitions_and_configs_survive_restarts() -> None:
     life.create("orders", 2, retention_ms="5000")
     topic = life.store.topic(1, "orders")
     assert topic is not None
-    life.do(lambda: life.store.add_partitions(topic, 5))
+    life.do(lambda: topic.grow(5))
     life.append("orders", batch_of("far"), 4)
-    life.do(lambda: life.store.alter_configs(topic, {"retention.bytes": "77"}))
+    life.do(lambda: topic.alter({"retention.bytes": "77"}))
     for each in restarts(life):
         found = each.store.topic(1, "orders")
         assert found is not None
@@ -115,15 +115,15 @@ def test_all_topics_together_have_no_more_partitions_than_they_may() -> None:
         """What is on its way counts."""
         refused(lambda: life.store.create_topic(2, "users", 7))
         life.store.create_topic(2, "users", 4)
-        refused(lambda: life.store.add_partitions(orders, 7))
-        life.store.add_partitions(orders, 6)
+        refused(lambda: orders.grow(7))
+        orders.grow(6)
         refused(lambda: life.store.create_topic(1, "more", 1))
 
     life.owner.call(at_once)
     refused(lambda: life.store.create_topic(1, "more", 1))
     users = life.store.topic(2, "users")
     assert users is not None
-    life.do(lambda: life.store.delete_topic(users))
+    life.do(users.drop)
     life.create("more", 4)
     again = life.reopen()
     refused(lambda: again.store.create_topic(1, "another", 1))
