@@ -11,7 +11,7 @@ from headwater.core.units import KIB, MIB
 class WalSettings:
     shards: int = 1
     """Independent logs; a topic lives in exactly one of them. Each has files, a thread and syncs of
-    its own, so more than one costs speed. See
+    its own, so a write costs more with more of them. See
     docs/decisions/0038-one-log-thread-without-the-interpreter.md."""
     file_bytes: int = 64 * MIB
     """Length a file is made with. A larger group gets a larger file."""

@@ -4,6 +4,7 @@ give the same answers. And answers reach a loop in the order of the log."""
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import threading
 import time
@@ -253,6 +254,39 @@ def test_a_common_group_needs_no_python(tmp_path: Path) -> None:
     life.log.write_group = None  # type: ignore[assignment,method-assign]
     life.run([Group((200, 300)), Group((1,))])
     assert life.shard.counters.groups == 2
+
+
+def test_a_write_that_failed_is_not_tried_again(tmp_path: Path) -> None:
+    """A second try could succeed and hide that the first left bytes nobody knows."""
+    life = Life(tmp_path / "data", SystemClock())
+    life.log.write_group = None  # type: ignore[assignment,method-assign]
+    life.run([Group((10,)), UNWRITABLE, Group((20,)), SOUND])
+    poison = life.shard.poison
+    assert poison is not None
+    assert isinstance(poison.__cause__, OSError)
+    assert poison.__cause__.errno == errno.EBADF
+
+
+def test_a_listener_that_raises_poisons_the_shard_though_compiled_code_committed(
+    tmp_path: Path,
+) -> None:
+    def broken(tickets: Sequence[Ticket]) -> None:
+        raise RuntimeError("a bug in the listener")
+
+    directory = tmp_path / "data"
+    directory.mkdir()
+    clock, counters = SystemClock(), WalCounters()
+    log = FrameLog(PosixDisk(), directory, SETTINGS, clock, POSITION, counters)
+    log.open()
+    shard = Shard("broken", log, ByClass(500), SETTINGS, clock, broken, counters)
+    shard.start()
+    one = Ticket(b"one", 1, FSYNC)
+    shard.submit(one)
+    assert one.wait(10), "its group was synced"
+    shard.call(lambda: None).result(10)
+    with pytest.raises(PoisonedError, match="a bug in the listener"):
+        shard.submit(Ticket(b"two", 1, FSYNC))
+    shard.close()
 
 
 @pytest.fixture
