@@ -22,6 +22,7 @@ MODULES: Final = (
     "printer",
     "residence",
     "syncs",
+    "window",
     "writer",
 )
 """What is compiled, each from a `.pyx` of that name."""

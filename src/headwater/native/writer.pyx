@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""Groups written and synced without the interpreter, and when a group waits for company.
+"""Groups written and synced without the interpreter.
 
-The twins are `headwater.wal.queue`, `headwater.wal.policy.CommitWindow` and the common case of
-`headwater.wal.committer` over `headwater.wal.frame_log`; they say what is right. A thread of Python
+The twins are `headwater.wal.queue` and the common case of `headwater.wal.committer` over
+`headwater.wal.frame_log`; they say what is right. A thread of Python
 calls `serve` and is back when something is left to Python: another file, a class of tickets that
 is answered before its sync, a failure, a task, time that makes something due. In between it holds
 no interpreter: it takes what waits, writes mark and frames, syncs, and rings the descriptor that
@@ -21,6 +21,8 @@ from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
 from posix.types cimport off_t
 from posix.unistd cimport close, read, write
 
+from headwater.native.items cimport Item, Items, append, given_out, release, reserve
+from headwater.native.window cimport CommitWindow
 from headwater.native.xxh3 cimport XXH3_64bits
 
 
@@ -122,79 +124,9 @@ cdef packed struct Mark:
     uint64_t checksum
 
 
-cdef struct Item:
-    PyObject *ticket
-    PyObject *body
-    const char *data
-    int64_t size
-    int64_t frames
-    int64_t writers
-    uint64_t last_frame
-    bint plain
-
-
-cdef struct Items:
-    Item *items
-    size_t first, count, room
-
-
 cdef struct Counts:
     int64_t groups, submissions, frames, bytes, syncs, sync_us, sync_us_last, throttle_us_last
     int64_t buckets[BUCKETS_MAX]
-
-
-cdef void move_to_front(Items *items) noexcept nogil:
-    cdef size_t at
-    for at in range(items.count):
-        items.items[at] = items.items[items.first + at]
-    items.first = 0
-
-
-cdef bint reserve(Items *items, size_t more) noexcept nogil:
-    """Have room behind those that are here."""
-    cdef size_t room
-    cdef Item *moved
-    if items.first and items.first + items.count + more > items.room:
-        move_to_front(items)
-    if items.count + more > items.room:
-        room = max(2 * items.room, items.count + more, 64)
-        moved = <Item *>realloc(items.items, room * sizeof(Item))
-        if moved == NULL:
-            return False
-        items.items, items.room = moved, room
-    return True
-
-
-cdef void append(Items *items, Item *item) noexcept nogil:
-    items.items[items.first + items.count] = item[0]
-    items.count += 1
-
-
-cdef list given_out(Items *items):
-    """All of them, with what became of them; they are nobody's here any more. Not with the lock:
-    to make a list may run anything."""
-    cdef Item *item
-    tickets = []
-    while items.count:
-        item = &items.items[items.first]
-        ticket = <object>item.ticket
-        if item.last_frame:
-            ticket.last_frame = item.last_frame
-        tickets.append(ticket)
-        Py_DECREF(<object>item.ticket)
-        Py_DECREF(<object>item.body)
-        items.first += 1
-        items.count -= 1
-    free(items.items)
-    return tickets
-
-
-cdef void release(Items *items):
-    cdef size_t at
-    for at in range(items.first, items.first + items.count):
-        Py_DECREF(<object>items.items[at].ticket)
-        Py_DECREF(<object>items.items[at].body)
-    free(items.items)
 
 
 cdef int write_all(int file, iovec *parts, int count, off_t at) noexcept nogil:
@@ -229,69 +161,6 @@ cdef uint64_t wall_ms() noexcept nogil:
     cdef timespec now
     clock_gettime(CLOCK_REALTIME, &now)
     return <uint64_t>now.tv_sec * 1000 + now.tv_nsec // 1000000
-
-
-cdef double smoothed(double before, double value) noexcept nogil:
-    return before + (value - before) / 4 if before else value
-
-
-@cython.final
-cdef class ReturnMeter:
-    """The twin of `headwater.wal.policy.ReturnMeter`."""
-
-    cdef public double return_us
-    cdef public int64_t due
-    cdef int64_t number, since_us
-
-    def __cinit__(self):
-        self.number = 1
-
-    cpdef void answered(self, int64_t writers, int64_t arrived, int64_t at_us) noexcept nogil:
-        if not self.due:
-            self.number, self.since_us = writers, at_us
-            self.due = arrived + writers
-
-    cpdef void returned(self, int64_t at_us) noexcept nogil:
-        self.due = 0
-        self.return_us = smoothed(self.return_us, <double>(at_us - self.since_us) / self.number)
-
-
-@cython.final
-cdef class CommitWindow:
-    """The twin of `headwater.wal.policy.CommitWindow` that overlaps with the submitters."""
-
-    cdef readonly ReturnMeter returns
-    cdef public int64_t expected
-    cdef int64_t us_min, us_max
-    cdef double pressure, sync_us
-
-    def __init__(self, int64_t us_min, int64_t us_max):
-        self.us_min, self.us_max = us_min, us_max
-        self.returns = ReturnMeter()
-        self.expected = 1
-
-    def set_pressure(self, double pressure):
-        self.pressure = min(max(pressure, 0.0), 1.0)
-
-    cpdef int64_t wait_us(self, int64_t waiting) noexcept nogil:
-        cdef int64_t relaxed
-        if waiting >= self.expected or self.expected == 1:
-            return 0
-        relaxed = self.relaxed_us(waiting)
-        return relaxed + <int64_t>((self.us_max - relaxed) * self.pressure + 0.5)
-
-    cpdef int64_t relaxed_us(self, int64_t waiting) noexcept nogil:
-        cdef double back_us = (self.expected - waiting) * self.returns.return_us
-        if back_us > self.sync_us:
-            return 0
-        return min(max(<int64_t>(max(self.sync_us, 2 * back_us) + 0.5), self.us_min), self.us_max)
-
-    cpdef void observe(self, int64_t writers, int64_t sync_us) noexcept nogil:
-        self.expected = writers
-        self.sync_us = smoothed(self.sync_us, <double>sync_us)
-
-    cpdef void only(self, int64_t writers) noexcept nogil:
-        self.expected = max(writers, 1)
 
 
 @cython.final

@@ -31,6 +31,7 @@ from headwater.wal.queue import closed_error, overloaded_error
 from headwater.wal.ticket import Listener, Ticket, resolve_all
 
 _native: Final = compiled("writer")
+_window: Final = compiled("window")
 
 
 @runtime_checkable
@@ -60,11 +61,12 @@ class CompiledGroups:
         self, log: LentLog, policy: SyncPolicy, settings: WalSettings, counters: WalCounters
     ) -> None:
         assert _native is not None
+        assert _window is not None
         self._log = log
         self._counters = counters
         self._holding = tuple(each for each in Durability if policy.holds_ack(each))
         self._settings = settings
-        self.window = _native.CommitWindow(
+        self.window = _window.CommitWindow(
             settings.commit_window_us_min, settings.commit_window_us_max
         )
         self.writer = writer = _native.GroupWriter(
@@ -205,6 +207,11 @@ def compiled_groups(
     counters: WalCounters,
 ) -> CompiledGroups | None:
     """None where there is no compiler, the log cannot be lent, or a test has the clock."""
-    if _native is None or type(clock) is not SystemClock or not isinstance(log, LentLog):
+    if (
+        _native is None
+        or _window is None
+        or type(clock) is not SystemClock
+        or not isinstance(log, LentLog)
+    ):
         return None
     return CompiledGroups(log, policy, settings, counters)

@@ -1,4 +1,4 @@
-"""The window of the compiled writer decides what its pure twin decides."""
+"""The compiled window decides what its pure twin decides."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ steps = st.lists(
 def test_the_compiled_window_waits_as_long_as_its_twin(
     taken: list[tuple[Any, ...]], waiting: int
 ) -> None:
-    native = compiled("writer")
+    native = compiled("window")
     assert native is not None
     twin: Any = CommitWindow(500, 10_000, overlaps=True)
     window = native.CommitWindow(500, 10_000)
