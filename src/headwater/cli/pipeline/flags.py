@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.remote import TokenOption, find_server
+from headwater.cli.remote import ServerOptions, TokenOption
 from headwater.core.errors import RequestError
 from headwater.spark.jobs.job import Place
 
@@ -84,7 +84,7 @@ def place_from_flags(
         # Executors may run elsewhere: "here" is where the command was typed.
         location = path if "://" in path else str(Path(path).absolute())
         return Place(path=location, topics=tuple(topics or ()))
-    server = find_server(url, None, token)
+    server = ServerOptions(url, token=token).find()
     return Place(url=server.url, token=server.token, topics=tuple(topics or ()))
 
 

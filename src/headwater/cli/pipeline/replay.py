@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from headwater.cli.log_directory import JsonOption
-from headwater.cli.machine import open_machines
+from headwater.cli.machine import MachinesPlace
 from headwater.cli.output import printable, say, say_table, shown_path
 from headwater.cli.pipeline.flags import (
     ConfFlag,
@@ -20,6 +20,7 @@ from headwater.cli.pipeline.flags import (
 )
 from headwater.cli.pipeline.job_run import run_job
 from headwater.cli.progress import parse_time
+from headwater.cli.remote import ServerOptions
 from headwater.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -104,7 +105,8 @@ def replay(
 def _live_state(path: str, url: str | None, token: str | None) -> LiveState:
     from headwater.spark.jobs.machine_check import live_state
 
-    with open_machines(url, None, token, path if url is None else None) as machines:
+    place = MachinesPlace(path if url is None else None, ServerOptions(url, token=token))
+    with place.open() as machines:
         return live_state(machines)
 
 
