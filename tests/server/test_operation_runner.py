@@ -9,11 +9,11 @@ import pytest
 
 from headwater.config.server import LimitSettings
 from headwater.core.errors import ClosedError, HeadwaterError
-from headwater.engine.operation import Answered, Operation
+from headwater.engine.operation import Answered, OneStep, Operation, Work
 from headwater.engine.pending import Pending
 from headwater.server.access.quotas import Usage
 from headwater.server.backend import Backend
-from headwater.server.operation_runner import OneStep, OperationRunner, Work
+from headwater.server.operation_runner import OperationRunner
 
 BACKEND = Backend()
 Make = Callable[[Callable[[], Pending[Any]], Callable[[Any], str]], Work[str]]

@@ -10,12 +10,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 import headwater
+from headwater.config.engine import EngineSettings
 from headwater.core.errors import HeadwaterError, RequestError
 from headwater.spark.jobs.job import Place
 from headwater.spark.jobs.stats import StatsOptions, StatsReport, TagCount, run
 from headwater.spark.jobs.stats_plots import write_plots
 from headwater.spark.sessions.spark_errors import explained
 from headwater.testing import ManualClock
+from tests.unit.cli.databases import NO_COMPANY
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +31,8 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     that lost records to its cap."""
     directory_path = tmp_path_factory.mktemp("stats") / "data"
     clock = ManualClock(START_MS)
-    with headwater.open(directory_path, clock=clock) as db:
+    settings = EngineSettings(wal=NO_COMPANY)
+    with headwater.open(directory_path, settings=settings, clock=clock) as db:
         for second in range(3):
             tags = ["often"] * 6 + ["rare"] * 2 + [None, None]
             db.append("clicks", [{"data": second, "tag": tag, "node": "n1"} for tag in tags])

@@ -1,4 +1,5 @@
-"""How the steps of an operation are done: by a thread that blocks, or on an event loop.
+"""How the steps of an operation are done: by a thread that blocks, on an event loop, or by
+callbacks on the owner's thread.
 
 Everything that touches domain state runs as the owner; what may wait for files is done by the
 caller's thread, or in a small pool, so a slow disk delays only the reader that waits for it (I14).
@@ -9,23 +10,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from typing import Any, Generic, TypeVar
 
 from headwater.core.clock import Doorbell
-from headwater.core.driver import Finished, advance, drive, drive_async, follow, follow_async
-from headwater.core.errors import ClosedError
+from headwater.core.driver import (
+    LATER,
+    Finished,
+    advance,
+    drive,
+    drive_async,
+    follow,
+    follow_async,
+)
+from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.operation import (
     Answered,
     AsOwner,
     InFiles,
+    OneStep,
     Operation,
     Step,
     WatchOperation,
     Woken,
+    Work,
     do_as_owner,
 )
+from headwater.engine.owner import Owner
 from headwater.engine.pending import Pending, wait_for
 from headwater.engine.pressure import PoolMeter
 from headwater.engine.state.engine_core import EngineCore
@@ -176,3 +188,124 @@ class AsyncDriver:
                     return
         finally:
             step.source.waiters.discard(woken.set)
+
+
+class CallbackDriver(Generic[T]):
+    """Runs one operation as the owner, at once as far as it can: then the answer that it waits for
+    carries it on, without a task. Subclasses say what its end means, and how else it can wait."""
+
+    __slots__ = ("_operation", "_pending")
+
+    def __init__(self, operation: Work[T]) -> None:
+        self._operation = operation
+        self._pending: Pending[Any] | None = None
+        """The answer that it waits for."""
+
+    # -- what a subclass says
+
+    def _finish(self, result: T) -> None:
+        """Of an operation that has waited."""
+        raise NotImplementedError
+
+    def _refuse(self, error: Exception) -> None:
+        """An operation that has waited raised this."""
+        raise NotImplementedError
+
+    def _wait(self, step: Step) -> None:
+        """For what does not call back."""
+        raise NotImplementedError
+
+    # -- how it runs
+
+    def _start(self) -> Finished[T] | None:
+        """None when something is to carry it on. Raises what goes wrong at once."""
+        operation = self._operation
+        if not isinstance(operation, OneStep):
+            return self._advance(operation)
+        answer = self._answer_to(operation.start)
+        return None if answer is LATER else Finished(operation.respond(answer))
+
+    def _resume(self, result: Any, error: BaseException | None = None) -> None:
+        """Called by the engine, which must not hear of our errors."""
+        operation = self._operation
+        finished: Finished[T] | None
+        try:
+            if not isinstance(operation, OneStep):
+                finished = self._advance(operation, result, error)
+            elif error is None:
+                finished = Finished(operation.respond(result))
+            else:
+                raise error
+        except Exception as raised:
+            self._refuse(raised)
+        else:
+            if finished is not None:
+                self._finish(finished.value)
+
+    def _advance(
+        self, operation: Operation[T], result: Any = None, error: BaseException | None = None
+    ) -> Finished[T] | None:
+        outcome = advance(operation, self._do, result, error)
+        if isinstance(outcome, Finished):
+            return outcome
+        if not isinstance(outcome, Answered):
+            self._wait(outcome)
+        return None
+
+    def _do(self, step: Step) -> Any:
+        return self._answer_to(step.start) if isinstance(step, Answered) else do_as_owner(step)
+
+    def _answer_to(self, start: Callable[[], Pending[Any]]) -> Any:
+        pending = start()
+        if pending.done:
+            return pending.answer()
+        self._pending = pending
+        pending.on_done = self._on_done
+        return LATER
+
+    def _on_done(self, pending: Pending[Any]) -> None:
+        self._pending = None
+        self._resume(pending.result, pending.error)
+
+
+class OwnerDriver:
+    """Runs operations for a caller who is the owner, and waits for their answers as for any other.
+    Files are read by `readers`."""
+
+    def __init__(self, owner: Owner, readers: Executor) -> None:
+        self.owner = owner
+        self.readers = readers
+
+    def begin(self, operation: Operation[T]) -> Pending[T]:
+        run = _OwnerOperation(self, operation)
+        run.begin()
+        return run.response
+
+
+class _OwnerOperation(CallbackDriver[T]):
+    __slots__ = ("_driver", "response")
+
+    def __init__(self, driver: OwnerDriver, operation: Operation[T]) -> None:
+        super().__init__(operation)
+        self._driver = driver
+        self.response: Pending[T] = Pending()
+
+    def begin(self) -> None:
+        self._resume(None)
+
+    def _finish(self, result: T) -> None:
+        self.response.succeed(result)
+
+    def _refuse(self, error: Exception) -> None:
+        if not isinstance(error, HeadwaterError):
+            raise error
+        self.response.fail(error)
+
+    def _wait(self, step: Step) -> None:
+        assert isinstance(step, InFiles), "Kafka's clients wait for topics themselves"
+        self._driver.readers.submit(step.work).add_done_callback(self._on_read)
+
+    def _on_read(self, future: Future[Any]) -> None:
+        error = future.exception()
+        result = future.result() if error is None else None
+        self._driver.owner.post(lambda: self._resume(result, error))

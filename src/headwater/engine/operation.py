@@ -8,7 +8,7 @@ awaits. So the logic is written once, and two versions of it cannot drift apart.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from headwater.core.driver import LATER, HandOver
 from headwater.engine.partition import Wakeup
@@ -61,6 +61,17 @@ Step = AsOwner | InFiles | Answered | Woken
 Operation = Generator[Step, Any, T]
 WatchOperation = Generator[Step | HandOver, Any, None]
 """One that hands over what it gives, one by one."""
+
+
+class OneStep(NamedTuple, Generic[T]):
+    """An operation that waits for the log once, and for nothing else: without a generator."""
+
+    start: Callable[[], Pending[Any]]
+    respond: Callable[[Any], T]
+    """Makes the response from what the log answers."""
+
+
+Work: TypeAlias = Operation[T] | OneStep[T]
 
 
 def do_as_owner(step: Step) -> Any:

@@ -17,8 +17,8 @@ There are three stores in a data directory: `topics` (the write-ahead log of nat
 What they share stands here: `names` sorts the files of a directory, `finding` has the words of
 actions and what follows from them, `decision_table` the mechanism of the tables, `report` the
 findings of one store and what two surveys agree on, `tail` what a start does at the end of a log
-file, `quarantine` and `plan` what becomes of bytes. `stores` lists the stores for those who go
-through all of them.
+file, `quarantine` and `plan` what becomes of bytes, `access` what people read when the system gives
+no file. `stores` lists the stores for those who go through all of them.
 
 `history` has the one fold of each log: what its entries mean, once it is known which count.
 

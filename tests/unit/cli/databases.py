@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import headwater
@@ -11,8 +12,10 @@ from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
 from headwater.core.units import KIB
 
+NO_COMPANY = WalSettings(commit_window_us_min=0, commit_window_us_max=0)
+"""No write waits for company: under a clock that only a test moves it would wait for ever."""
 SETTINGS = EngineSettings(
-    wal=WalSettings(shards=1, file_bytes=64 * KIB, reserve_bytes=KIB),
+    wal=replace(NO_COMPANY, shards=1, file_bytes=64 * KIB, reserve_bytes=KIB),
     segments=SegmentSettings(segment_max_events=40),
     checkpoint_interval_ms=600_000,
 )

@@ -12,6 +12,7 @@ from headwater.cli.progress import reading
 from headwater.cli.wal.verify import finding_line, report_as_json, shown_directory
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
+from headwater.recovery.access import access_error
 from headwater.recovery.finding import Finding
 from headwater.recovery.plan import RepairPlan, RepairStep
 from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
@@ -20,7 +21,6 @@ from headwater.recovery.topics.open_wal import claim_directory
 from headwater.recovery.topics.plan import plan_repairs
 from headwater.recovery.topics.repair import inspect_wal
 from headwater.recovery.topics.report import WalReport
-from headwater.recovery.topics.survey import access_error
 
 Plans = list[RepairPlan]
 

@@ -50,19 +50,20 @@ class FetchPlan:
         partition: KafkaPartition,
         offset: int,
         max_bytes: int,
+        records_max: int,
         batches: list[bytes | memoryview] | None,
         ids: Ids | None,
     ) -> None:
         self.high_watermark = partition.high_watermark
         self.log_start_offset = partition.log_start_offset
         self.offset = offset
-        self.records_max = 0 if ids is None else len(ids)
         self._core = core
         self._key = partition.entry_key
         self._partition = partition
         self._files: KafkaSegmentFiles = core.files
         self._table: SegmentTable = core.table
         self._max_bytes = max_bytes
+        self._records_max = records_max
         self._in_memory = batches
         self._ids = ids
         self.skips_damaged = False
@@ -119,7 +120,8 @@ class FetchPlan:
         entries = located.entries
         lengths = entries["length"]
         within = int(numpy.searchsorted(numpy.cumsum(lengths), self._max_bytes, "right"))
-        count = min(max(within, 1), len(lengths))
+        needed = int(numpy.searchsorted(located.first, self._records_max))
+        count = min(max(within, 1), max(needed, 1), len(lengths))
         logs = self._logs(located, count)
         numbers = entries["segment_id"][:count].tolist()
         starts = entries["physical_offset"][:count].tolist()
@@ -191,7 +193,9 @@ class FetchPlanner:
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
 
-    def plan(self, partition: KafkaPartition, offset: int, max_bytes: int) -> FetchPlan:
+    def plan(
+        self, partition: KafkaPartition, offset: int, max_bytes: int, records_max: int
+    ) -> FetchPlan:
         if not partition.log_start_offset <= offset <= partition.high_watermark:
             raise OffsetRangeError(
                 f"offset {offset}; there are {partition.log_start_offset} to "
@@ -199,15 +203,14 @@ class FetchPlanner:
             )
         core = self._core
         core.counters.fetches += 1
-        if offset == partition.high_watermark:
-            return FetchPlan(core, partition, offset, max_bytes, [], None)
-        batches = None if partition.tail is None else partition.tail.read(offset, max_bytes)
-        if batches is not None:
-            return FetchPlan(core, partition, offset, max_bytes, batches, None)
-        core.counters.fetches_from_files += 1
-        return FetchPlan(
-            core, partition, offset, max_bytes, None, _window(partition, offset, max_bytes)
-        )
+        tail, ids = partition.tail, None
+        batches: list[bytes | memoryview] | None = []
+        if offset < partition.high_watermark:
+            batches = None if tail is None else tail.read(offset, max_bytes, records_max)
+        if batches is None:
+            core.counters.fetches_from_files += 1
+            ids = _window(partition, offset, max_bytes)
+        return FetchPlan(core, partition, offset, max_bytes, records_max, batches, ids)
 
 
 def _window(partition: KafkaPartition, offset: int, max_bytes: int) -> Ids:

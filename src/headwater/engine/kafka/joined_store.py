@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Executor
 
 from headwater.config.topic import TopicType
+from headwater.engine.drivers import OwnerDriver
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.errors import TopicExistsError, TopicNameError
 from headwater.engine.kafka.native_topics import (
@@ -19,7 +20,6 @@ from headwater.engine.kafka.native_topics import (
     is_shown,
     native_id,
 )
-from headwater.engine.kafka.owner_driver import OwnerDriver
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.unavailable import UnavailableKafka

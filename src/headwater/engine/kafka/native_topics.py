@@ -11,11 +11,11 @@ from typing import Any, Final, NoReturn
 
 from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
+from headwater.engine.drivers import OwnerDriver
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.errors import OffsetRangeError, TopicPolicyError
 from headwater.engine.kafka.native_fetch import NativeFetch, NativeLookup, first_at, newest
 from headwater.engine.kafka.native_produce import NativeAppender
-from headwater.engine.kafka.owner_driver import OwnerDriver
 from headwater.engine.kafka.topics import TOPIC_NAME
 from headwater.engine.operation import Operation
 from headwater.engine.partition import Batch, Produced, Wakeup

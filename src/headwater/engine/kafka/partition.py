@@ -7,7 +7,8 @@ is made when it is first used.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+import sys
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,8 @@ from headwater.format.kafka.partition_names import partition_name
 from headwater.format.kafka.topic_hash import key_text, topic_hash
 from headwater.model.idempotency import IdempotencyWindow
 
+ALL_RECORDS: Final = sys.maxsize
+"""For a fetch that ends at its bytes only."""
 _INDEX_BITS: Final = 32
 _TRIM_TAIL: Final = 64
 """Dropped batches that may stand at the front of a tail before its lists are cut."""
@@ -75,14 +78,20 @@ class PartitionTail:
             self.first = 0
         return size
 
-    def read(self, offset: int, max_bytes: int) -> list[bytes | memoryview] | None:
-        """Whole batches from the one with this offset on, at least one; None if it is not here."""
+    def read(
+        self, offset: int, max_bytes: int, records_max: int
+    ) -> list[bytes | memoryview] | None:
+        """Whole batches from the one with this offset on, at least one, and no more than these
+        many records need; None if it is not here."""
         at = bisect_right(self.bases, offset, self.first) - 1
         if at < self.first:
             return None
         batches: list[bytes | memoryview] = []
         size = 0
-        for body in self.batches[at:]:
+        # Offsets have no gaps: a batch that begins behind the last record is not needed.
+        end = bisect_left(self.bases, offset + records_max, at + 1)
+        for index in range(at, end):
+            body = self.batches[index]
             size += len(body) - PREFIX_BYTES
             if batches and size > max_bytes:
                 break
@@ -97,7 +106,7 @@ class PartitionCalls:
     append: Callable[[KafkaPartition, Batch, Durability, BatchHeader | None], Pending[Produced]]
     refused: Callable[[KafkaPartition, BatchHeader], None]
     plan: Callable[[KafkaPartition, int, int, int], ReadPlan]
-    plan_fetch: Callable[[KafkaPartition, int, int], BatchPlan]
+    plan_fetch: Callable[[KafkaPartition, int, int, int], BatchPlan]
     find_timestamp: Callable[[KafkaPartition, int], OffsetLookup]
     find_newest: Callable[[KafkaPartition], OffsetLookup]
     delete_records: Callable[[KafkaPartition, int], Pending[int]]
@@ -242,8 +251,9 @@ class KafkaPartition:
     def refused(self, header: BatchHeader) -> None:
         self.topic.calls.refused(self, header)
 
-    def plan_fetch(self, offset: int, max_bytes: int) -> BatchPlan:
-        return self.topic.calls.plan_fetch(self, offset, max_bytes)
+    def plan_fetch(self, offset: int, max_bytes: int, records_max: int = ALL_RECORDS) -> BatchPlan:
+        """Kafka's protocol has no limit of records; others have."""
+        return self.topic.calls.plan_fetch(self, offset, max_bytes, records_max)
 
     def find_timestamp(self, timestamp_ms: int) -> OffsetLookup:
         return self.topic.calls.find_timestamp(self, timestamp_ms)

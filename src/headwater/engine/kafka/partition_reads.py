@@ -113,7 +113,7 @@ def plan_partition(
     selection = Selection(_NO_SEQS, first_offset, at_end, tombstone, 0)
     plan = PartitionPlan(partition.name, selection, head, earliest, limit)
     if not at_end:
-        plan.fetch = partition.plan_fetch(first_offset, bytes_max)
+        plan.fetch = partition.plan_fetch(first_offset, bytes_max, limit)
         plan.batches = None if plan.fetch.needs_files else plan.fetch.read()
     return plan
 

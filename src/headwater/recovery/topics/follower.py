@@ -14,14 +14,10 @@ from headwater.core.errors import FormatError, NewerFormatError, UnavailableErro
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.mark import MARK_BYTES, decode_mark
 from headwater.format.names import parse_wal_file_name, wal_file_name
+from headwater.recovery.access import access_error, list_directory
 from headwater.recovery.topics.replay import FrameGroup
 from headwater.recovery.topics.scan import scan_on
-from headwater.recovery.topics.survey import (
-    ShardSurvey,
-    access_error,
-    find_shard_directories,
-    list_directory,
-)
+from headwater.recovery.topics.survey import ShardSurvey, find_shard_directories
 from headwater.recovery.topics.verdict import FileScan, FileVerdict
 
 Position = tuple[str, int, int]

@@ -11,10 +11,10 @@ from headwater.core.clock import Clock
 from headwater.core.errors import AccessError
 from headwater.disk import DirectoryLock, Disk, sync_names
 from headwater.format.names import WAL_DIRECTORY
+from headwater.recovery.access import access_error
 from headwater.recovery.topics.repair import RecoveredWal, recover
 from headwater.recovery.topics.replay import FrameGroup, replay
 from headwater.recovery.topics.snapshots import LatestSnapshot, find_snapshot
-from headwater.recovery.topics.survey import access_error
 from headwater.wal.policy import SyncPolicy
 from headwater.wal.sharded import ShardedWal
 from headwater.wal.ticket import Listener, resolve_quietly

@@ -15,15 +15,11 @@ from pathlib import PurePath
 
 from headwater.config.wal import WalSettings
 from headwater.disk import Disk, File, OpenMode, sync_file, sync_names
+from headwater.recovery.access import access_error
 from headwater.recovery.tail import cut_tail, write_again
 from headwater.recovery.topics.report import WalReport, report_on
 from headwater.recovery.topics.scan import NOTHING_COVERED, CoveredFrames
-from headwater.recovery.topics.survey import (
-    ShardSurvey,
-    access_error,
-    find_shard_directories,
-    survey_shard,
-)
+from headwater.recovery.topics.survey import ShardSurvey, find_shard_directories, survey_shard
 from headwater.recovery.topics.verdict import FileScan, FileVerdict
 from headwater.store.pair import with_file
 from headwater.wal.dialect import NO_ROOM

@@ -6,14 +6,13 @@ files in order, and what CURRENT and REPAIRS say.
 
 from __future__ import annotations
 
-import errno
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final
 
 import numpy
 
-from headwater.core.errors import AccessError, FormatError
+from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, read_whole
 from headwater.format.current import CURRENT_BYTES_MAX, Current, decode_current
@@ -28,6 +27,7 @@ from headwater.format.names import (
     wal_file_name,
 )
 from headwater.format.repairs import REPAIRS_BYTES_MAX, Repairs, decode_repairs
+from headwater.recovery.access import access_error, list_directory
 from headwater.recovery.names import sort_names
 from headwater.recovery.topics.scan import (
     NOTHING_COVERED,
@@ -41,12 +41,6 @@ from headwater.recovery.topics.verdict import CurrentState, FileScan, FileVerdic
 _OWN_NAMES: Final = frozenset({CURRENT_NAME, REPAIRS_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY})
 _CHUNK_BYTES: Final = MIB
 _ZEROS: Final = bytes(_CHUNK_BYTES)
-_HINTS: Final = {
-    errno.EACCES: "give this user access to it",
-    errno.EPERM: "give this user access to it",
-    errno.ENOTDIR: "name a directory",
-    errno.ENOENT: "check the path",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,22 +150,6 @@ def begin_survey(
         next_chain = None if mark is None else mark.chain
         tasks.append(_task(survey, number, following, next_chain, deep))
     return survey, tasks
-
-
-def list_directory(disk: Disk, path: PurePath) -> list[str]:
-    try:
-        return disk.list_directory(path)
-    except OSError as error:
-        raise access_error(path, error) from error
-
-
-def access_error(path: PurePath, error: OSError) -> AccessError:
-    """An operating-system error as one line for people."""
-    return AccessError(
-        f"the system says {(error.strerror or 'no').lower()!r}",
-        path=path,
-        advice=_HINTS.get(error.errno or 0, "check the disk, then try again"),
-    )
 
 
 def read_log_file(

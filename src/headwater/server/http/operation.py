@@ -6,9 +6,10 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from headwater.core.errors import HeadwaterError
+from headwater.engine.operation import OneStep, Work
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
-from headwater.server.operation_runner import OneStep, OperationRunner, Work
+from headwater.server.operation_runner import OperationRunner
 
 T = TypeVar("T")
 

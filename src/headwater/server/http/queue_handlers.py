@@ -10,7 +10,7 @@ import msgspec
 
 from headwater.core.errors import NotAQueueError
 from headwater.core.results import LeaseResult
-from headwater.engine.operation import AsOwner, Operation
+from headwater.engine.operation import AsOwner, OneStep, Operation, Work
 from headwater.engine.queues.claims import Queues
 from headwater.engine.queues.operations import (
     ClaimOptions,
@@ -30,7 +30,6 @@ from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.http.job_text import JobsText, fetch_jobs_text, jobs_text_at_hand
 from headwater.server.http.operation import HttpOperation
 from headwater.server.http.request_body import body_of
-from headwater.server.operation_runner import OneStep, Work
 from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
 
 _encode = msgspec.json.Encoder().encode

@@ -9,13 +9,13 @@ from typing import Final, TypeVar
 import msgspec
 
 from headwater.core.errors import InvalidRequestError
+from headwater.engine.operation import Work
 from headwater.model.machines.errors import bad_request
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
 from headwater.server.http.operation import HttpOperation
 from headwater.server.http.request_body import body_of
 from headwater.server.machines import operations
-from headwater.server.operation_runner import Work
 from headwater.wire.answers import Spent
 from headwater.wire.machine_answers import MachinePutAnswer, MachineResponse
 from headwater.wire.machine_requests import CompactBody, PutMachineBody, WalReadBody

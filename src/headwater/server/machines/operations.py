@@ -17,12 +17,11 @@ from headwater.api.machine_requests import WatchFilter
 from headwater.engine.engine import Engine
 from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines import responses
-from headwater.engine.operation import AsOwner, Operation
+from headwater.engine.operation import AsOwner, OneStep, Operation, Work
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND, MachineError
 from headwater.model.machines.instance import Instance
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.machines.instance_names import full_id_operation, full_request, own_answer
-from headwater.server.operation_runner import OneStep, Work
 from headwater.wire import machine_answers as wire
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_requests import (

@@ -13,12 +13,11 @@ from headwater.core.units import US_PER_S
 from headwater.core.version import __version__
 from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.responses import with_records
-from headwater.engine.operation import Operation
+from headwater.engine.operation import Operation, Work
 from headwater.model.machines.errors import bad_request
 from headwater.server.access.keys import Scope
 from headwater.server.backend import Backend
 from headwater.server.machines import operations as machines
-from headwater.server.operation_runner import Work
 from headwater.server.rcpx import session, subscriptions
 from headwater.server.rcpx.caller import RcpxCaller
 from headwater.server.rcpx.runner import RcpxRunner, Result

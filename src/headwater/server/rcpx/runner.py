@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headwater.core.errors import HeadwaterError
-from headwater.server.operation_runner import OperationRunner, Work
+from headwater.engine.operation import Work
+from headwater.server.operation_runner import OperationRunner
 from headwater.server.rcpx.caller import RcpxCaller
 from headwater.wire.machine_answers import MachineResponse
 

@@ -35,13 +35,13 @@ from headwater.format.snapshot import (
     encode_snapshot,
     snapshot_name,
 )
+from headwater.recovery.access import access_error
 from headwater.recovery.history.topics import TABLE_FRAMES
 from headwater.recovery.topics.catalog import Catalog
 from headwater.recovery.topics.inspection import inspect_until_stable
 from headwater.recovery.topics.replay import replay
 from headwater.recovery.topics.rows import replay_controls
 from headwater.recovery.topics.snapshots import covered_frames, load_snapshot
-from headwater.recovery.topics.survey import access_error
 from headwater.store.segment_stores import LocalSegmentStore
 
 

@@ -20,8 +20,8 @@ from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.disk import Disk, PosixDisk
 from headwater.format.names import PREPARED_NAME, WAL_DIRECTORY
+from headwater.recovery.access import access_error
 from headwater.recovery.finding import Action
-from headwater.recovery.topics.survey import access_error
 from headwater.spark.jobs.directory_scan import DirectoryScan, scan_directory
 from headwater.spark.jobs.job import NoProgress, Progress, Report
 from headwater.spark.jobs.task_map import MapAll, SparkMap

@@ -118,6 +118,32 @@ def test_a_fetch_ends_at_the_high_watermark_or_at_its_bytes() -> None:
         assert len(life.fetch("clicks", 0, 0)) == 1  # one batch at least, so that nobody is stuck
 
 
+@pytest.mark.parametrize("from_files", [False, True])
+def test_a_page_takes_no_more_batches_than_its_records_need(from_files: bool) -> None:
+    life = KafkaLife(settings=LARGE_KAFKA)
+    life.create("orders")
+    for batch in ("a", "b"), ("c",), ("d", "e"), ("f",):
+        life.append("orders", batch_of(*batch))
+    if from_files:
+        life = life.reopen()
+    partition = life.partition("orders")
+    pages = {(1, 1): [0], (1, 2): [0, 2], (0, 4): [0, 2, 3], (2, 9): [2, 3, 5]}
+    for (offset, limit), bases in pages.items():
+        plan = partition.plan_fetch(offset, 2**20, limit)
+        assert plan.needs_files is from_files
+        assert [read_header(batch).base_offset for batch in plan.read()] == bases
+
+
+def test_a_small_page_is_read_in_passing_however_much_follows() -> None:
+    life = KafkaLife(settings=LARGE_KAFKA)
+    life.create("orders")
+    for _ in range(40):
+        life.append("orders", batch_of("x" * 1_000))
+    partition = life.partition("orders")
+    assert not partition.plan(0, 10, 2**20).waits_for_files
+    assert partition.plan(0, 100, 2**20).waits_for_files
+
+
 @pytest.mark.claims(2, 5, 22, 42, 45)
 def test_a_start_after_a_clean_stop_reads_indexes_and_no_log() -> None:
     inner = FakeDisk(["/data"])
