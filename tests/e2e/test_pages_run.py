@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from headwater.config.keys import KEYS
-from headwater.config.loading import default_of
 from tests.rig.server_process import ServerProcess, clean_environment
+from tests.rig.setting_defaults import default_of
 
 pytestmark = pytest.mark.e2e
 

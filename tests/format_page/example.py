@@ -17,7 +17,7 @@ from headwater.format.frame import (
     encode_frame,
 )
 from headwater.format.layout import Layout
-from headwater.format.mark import FORMAT_VERSION, CommitMark, MarkKind, encode_mark
+from headwater.format.mark import FORMAT_VERSION, CommitMark, MarkKind, pack_mark
 
 _TS: Final = 1_700_000_000_000
 _HEX_BYTES_MAX: Final = 16
@@ -50,7 +50,7 @@ def example_group() -> bytes:
         durable_offset=0,
         chain=0,
     )
-    return encode_mark(mark, _TS) + record
+    return pack_mark(_TS, *mark) + record
 
 
 def example_table() -> str:

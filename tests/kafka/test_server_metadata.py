@@ -11,11 +11,12 @@ from headwater.engine.kafka.store import KafkaStore
 from headwater.server.kafka import cluster
 from headwater.server.kafka.topic_rows import topic_row
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
-from headwater.wire.kafka.codec import decode_response, encode_response
+from headwater.wire.kafka.codec import encode_response
 from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import KafkaLife
+from tests.rig.kafka_client_codec import decode_response
 
 METADATA = SUPPORTED[ApiKey.METADATA]
 VERSIONS = range(METADATA.oldest, METADATA.newest + 1)

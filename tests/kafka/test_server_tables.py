@@ -17,13 +17,12 @@ from headwater.server.kafka.refusals import REFUSALS, refusal
 from headwater.wire.kafka.apis import ADVERTISED, SUPPORTED, ApiKey
 from headwater.wire.kafka.codec import (
     decode_request,
-    decode_response,
-    encode_request,
     encode_response,
 )
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.fields import FieldType, MessageField
 from headwater.wire.kafka.messages import MESSAGES
+from tests.rig.kafka_client_codec import decode_response, encode_request
 
 VERSIONS = [
     (api, version)

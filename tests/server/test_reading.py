@@ -9,7 +9,6 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-import numpy
 import pyarrow.ipc
 import pytest
 
@@ -286,10 +285,14 @@ def test_an_arrow_answer_is_bounded_in_bytes(
 def test_each_loss_has_an_arrow_answer_of_its_own(
     server: RunningServer, http: RawHttp, topic: str
 ) -> None:
-    http.write(topic, *range(20))
     lost = [4, 5, 11]
-    log = server.app.backend.engine.topic(topic).log
-    server.inside(lambda: log.mark_lost(numpy.array(lost, numpy.int64)))
+    http.write(topic, *range(3))
+    engine = server.app.backend.engine
+    there = engine.topic(topic)
+    server.inside(lambda: engine.topics.fill_dead(there, 5, 0, lost=True))
+    http.write(topic, *range(5))
+    server.inside(lambda: engine.topics.fill_dead(there, 11, 0, lost=True))
+    http.write(topic, *range(9))
     cursor = 0
     found: list[int] = []
     told: list[int] = []

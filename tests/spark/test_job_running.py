@@ -10,7 +10,7 @@ import pytest
 import typer
 from pyspark.sql import SparkSession
 
-from headwater.cli.pipeline.flags import RunOptions, place_from_flags
+from headwater.cli.pipeline.flags import PlaceOptions, RunOptions
 from headwater.cli.pipeline.job_run import finish_job
 from headwater.core.errors import AccessError, RequestError
 from headwater.spark.jobs.job import NoProgress, Place, Report
@@ -119,9 +119,9 @@ def test_a_job_reads_a_directory_or_a_server(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("HEADWATER_TOKEN", "secret")
     monkeypatch.setenv("XDG_CONFIG_HOME", "/nowhere")
     here = str(Path("data").absolute())
-    assert place_from_flags("data", None, None, ["a"]) == Place(path=here, topics=("a",))
-    assert place_from_flags("s3://bucket/data", None, None, None).path == "s3://bucket/data"
-    server = place_from_flags(None, "host:4000", None, None)
+    assert PlaceOptions("data", None, None, ["a"]).find() == Place(path=here, topics=("a",))
+    assert PlaceOptions("s3://bucket/data", None, None, None).find().path == "s3://bucket/data"
+    server = PlaceOptions(None, "host:4000", None, None).find()
     assert (server.url, server.token) == ("http://host:4000", "secret")
     assert server.reading() == {
         "url": "http://host:4000",
@@ -130,6 +130,6 @@ def test_a_job_reads_a_directory_or_a_server(monkeypatch: pytest.MonkeyPatch) ->
     }
     for path, url in ((None, None), ("data", "http://host")):
         with pytest.raises(RequestError, match="one of them"):
-            place_from_flags(path, url, None, None)
+            PlaceOptions(path, url, None, None).find()
     with pytest.raises(RequestError, match="--token is for a server"):
-        place_from_flags("data", None, "secret", None)
+        PlaceOptions("data", None, "secret", None).find()

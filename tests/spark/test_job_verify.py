@@ -12,7 +12,7 @@ import pytest
 from headwater.core.errors import RequestError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import decode_frame
-from headwater.format.mark import encode_mark
+from headwater.format.mark import pack_mark
 from headwater.format.names import REPAIRS_NAME, parse_wal_file_name, wal_file_name
 from headwater.format.repairs import decode_repairs
 from headwater.format.snapshot import SNAPSHOT_HEADER
@@ -233,8 +233,8 @@ def test_a_frame_that_was_never_sound_is_found_in_a_sound_group() -> None:
     content[mark.end - 20] ^= 1
     body = memoryview(content)[mark.body_at : mark.end]
     frame = decode_frame(memoryview(content), mark.offset, mark.body_at)
-    content[mark.offset : mark.body_at] = encode_mark(
-        mark._replace(body_hash=checksum64(body.tobytes())), frame.ts
+    content[mark.offset : mark.body_at] = pack_mark(
+        frame.ts, *mark._replace(body_hash=checksum64(body.tobytes()))
     )
     disk.write_file(specimen.last, bytes(content))
     report = verified(disk, cold=None)

@@ -156,10 +156,6 @@ class HeldJobs:
     def room(self) -> int:
         return self._options.most - len(self._jobs)
 
-    @property
-    def has_outcomes(self) -> bool:
-        return bool(self._outcomes)
-
     def take(self, jobs: Iterable[ClaimedJob], now_us: int) -> None:
         if not self._jobs:
             self._hold_us = now_us + self._share_us

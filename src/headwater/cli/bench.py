@@ -20,12 +20,9 @@ import typer
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table
 from headwater.cli.remote import (
+    ANY_SERVER,
     Context,
-    ContextOption,
-    TokenOption,
-    UrlOption,
-    connect,
-    find_server,
+    ServerOptions,
 )
 from headwater.client.errors import NoAnswerError, UnreachableError, error_of
 from headwater.core.clock import Clock, SystemClock
@@ -58,9 +55,7 @@ def bench(
         int, typer.Option(min=2, max=100_000, metavar="BYTES", help="Of each payload.")
     ] = 200,
     durability: Annotated[str, typer.Option(help="Class of the topic.")] = "fsync",
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Write for some seconds, read it back, and report rates and latencies.
@@ -68,13 +63,13 @@ def bench(
     Uses a topic of its own, which is dropped afterwards; writes at most a million records or a
     gigabyte. The numbers are those of this client and this server together, on their machines.
     """
-    server = find_server(url, context, token)
+    address = server.find()
     topic = f"headwater-bench-{secrets.token_hex(4)}"
     clock = SystemClock()
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         client.create(topic, durability=durability)
         try:
-            target = Target(server)
+            target = Target(address)
             bodies = _bodies(batch, size)
             path = f"/v0/topics/{topic}?return_seqs=false"
             writers = [
@@ -89,7 +84,7 @@ def bench(
     phases = {"write": written, "read": read}
     if as_json:
         conditions = {
-            "url": server.url,
+            "url": address.url,
             "connections": connections,
             "batch": batch,
             "payload_bytes": size,
@@ -98,7 +93,7 @@ def bench(
         say_json({**conditions, **{name: _as_json(measured) for name, measured in phases.items()}})
         return
     say(
-        f"{printable(server.url)}: payloads of {size} bytes, durability {durability}; "
+        f"{printable(address.url)}: payloads of {size} bytes, durability {durability}; "
         f"writes of {batch} on {connections} connections, "
         f"reads of {READ_RECORDS_CLAMP:,} on {len(readers)}"
     )

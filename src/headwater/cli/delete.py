@@ -10,7 +10,7 @@ import typer
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json
 from headwater.cli.read import MatchOption
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.remote import ANY_SERVER, ServerOptions
 from headwater.cli.topic import TopicArgument
 from headwater.core.errors import RequestError
 
@@ -21,9 +21,7 @@ def delete(
         int | None, typer.Option("--before", min=0, metavar="SEQ", help="Those below this seq.")
     ] = None,
     match: MatchOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Delete records below a seq, by tag, or those that are both. They never come back.
@@ -32,7 +30,7 @@ def delete(
     """
     if before is None and match is None:
         raise RequestError("say which records: --before SEQ, --match TAG, or both")
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         deleted = client.delete(topic, before_seq=before, match=match)
     if as_json:
         say_json({"topic": topic, **msgspec.structs.asdict(deleted)})

@@ -13,6 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
 from headwater.cli.exit_codes import run_and_exit
+from headwater.cli.option_groups import spread_groups
 from headwater.cli.output import say
 from headwater.core.errors import RequestError
 
@@ -136,5 +137,5 @@ def _app_of(target: str | typer.Typer, name: str) -> typer.Typer:
     if isinstance(loaded, typer.Typer):
         return loaded
     alone = typer.Typer(rich_markup_mode="markdown", add_completion=False)
-    alone.command(name, cls=FriendlyCommand)(loaded)
+    alone.command(name, cls=FriendlyCommand)(spread_groups(loaded))
     return alone

@@ -10,16 +10,18 @@ import typer
 from headwater.api.machine_requests import Moved
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.machine import (
-    DirectoryOption,
+    RUNNING_SERVER,
     InstanceArgument,
     MachineArgument,
+    MachinesPlace,
     RepeatOption,
     compact_json,
     json_object,
-    open_machines,
+    say_answer,
+    say_answers,
 )
 from headwater.cli.output import finish, printable, say, say_json, say_table, when
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption
+from headwater.cli.remote import ANY_SERVER, ServerOptions
 from headwater.core.errors import RequestError
 from headwater.wire.machine_answers import GapAnswer
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
@@ -44,35 +46,27 @@ def create(
         int | None, typer.Option("--ttl-ms", min=1, metavar="MS", help="Delete it after so long.")
     ] = None,
     key: RepeatOption = None,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Make an instance of a machine."""
     first = json_object(ctx, "--ctx")
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         made = machines.create_instance(
             machine, version, instance_id, first, idempotency_key=key, ttl_ms=ttl_ms
         )
-    if as_json:
-        say_json(msgspec.to_builtins(made))
-        return
     what = "is in" if made.applied else "was made before, in"
-    say(f"{printable(made.instance_id)} {what} state {printable(made.state)}")
+    line = f"{printable(made.instance_id)} {what} state {printable(made.state)}"
+    say_answer(made, line, as_json=as_json)
 
 
 def get(
     instance_id: InstanceArgument,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Show an instance: its state and context."""
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         instance = machines.get_instance(instance_id)
     if as_json:
         say_json(msgspec.to_builtins(instance))
@@ -103,44 +97,35 @@ def listed(
     offset: Annotated[
         int, typer.Option("--offset", min=0, metavar="N", help="Pass over so many.")
     ] = 0,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """List instances, by id. With --json one object a line."""
-    with open_machines(url, context, token, directory) as machines:
-        instance = machines.list_instances(machine, state, limit=limit, offset=offset)
+    with place.open() as machines:
+        page = machines.list_instances(machine, state, limit=limit, offset=offset)
     if as_json:
-        for each in instance.instances:
-            say_json(msgspec.to_builtins(each))
+        say_answers(page.instances)
         return
     rows = [
         [each.id, each.machine, str(each.version), each.state, when(each.updated_at)]
-        for each in instance.instances
+        for each in page.instances
     ]
     say_table(["instance", "machine", "version", "state", "changed"], rows, "version")
-    if instance.has_more:
-        say(f"{instance.total:,} in all; more with --offset {offset + len(rows)}")
+    if page.has_more:
+        say(f"{page.total:,} in all; more with --offset {offset + len(rows)}")
 
 
 def delete(
     instance_id: InstanceArgument,
     key: RepeatOption = None,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Delete an instance. Its history stays in the log until that is compacted."""
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         done = machines.delete_instance(instance_id, idempotency_key=key)
-    if as_json:
-        say_json(msgspec.to_builtins(done))
-    else:
-        say(f"{printable(instance_id)} {'deleted' if done.applied else 'was deleted before'}")
+    what = "deleted" if done.applied else "was deleted before"
+    say_answer(done, f"{printable(instance_id)} {what}", as_json=as_json)
 
 
 def migrate(
@@ -150,23 +135,15 @@ def migrate(
         list[str] | None,
         typer.Option("--map", metavar="OLD=NEW", help="A state under its new name; several."),
     ] = None,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Move an instance to another version of its machine."""
     renamed = dict(_renamed(each) for each in state_map or ()) or None
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         done = machines.migrate_instance(instance_id, version, renamed)
-    if as_json:
-        say_json(msgspec.to_builtins(done))
-    else:
-        say(
-            f"{printable(instance_id)} is of version {done.version}, "
-            f"in state {printable(done.to_state)}"
-        )
+    now = f"is of version {done.version}, in state {printable(done.to_state)}"
+    say_answer(done, f"{printable(instance_id)} {now}", as_json=as_json)
 
 
 def _renamed(given: str) -> tuple[str, str]:
@@ -178,19 +155,14 @@ def _renamed(given: str) -> tuple[str, str]:
 
 def snapshot(
     instance_id: InstanceArgument,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Write one instance to a snapshot file of its own."""
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         made = machines.snapshot_instance(instance_id)
-    if as_json:
-        say_json(msgspec.to_builtins(made))
-    else:
-        say(f"{printable(instance_id)} in state {printable(made.state)}: {made.snapshot_id}")
+    line = f"{printable(instance_id)} in state {printable(made.state)}: {made.snapshot_id}"
+    say_answer(made, line, as_json=as_json)
 
 
 def apply(
@@ -211,15 +183,12 @@ def apply(
         str | None, typer.Option("--event-id", metavar="TEXT", help="Your own name for it.")
     ] = None,
     key: RepeatOption = None,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Apply an event to an instance."""
     given = json_object(payload, "the payload")
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         done = machines.apply_event(
             instance_id,
             event,
@@ -229,28 +198,22 @@ def apply(
             event_id=event_id,
             idempotency_key=key,
         )
-    if as_json:
-        say_json(msgspec.to_builtins(done))
-        return
     repeat = "" if done.applied else " (before; nothing was done now)"
-    say(f"{printable(done.from_state)} -> {printable(done.to_state)}{repeat}")
+    line = f"{printable(done.from_state)} -> {printable(done.to_state)}{repeat}"
+    say_answer(done, line, as_json=as_json)
 
 
 def history(
     instance_id: InstanceArgument,
     limit: LimitOption = LIST_LIMIT_DEFAULT,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Show what happened to an instance, oldest first. With --json one object a line."""
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         answer = machines.history(instance_id, limit=limit)
     if as_json:
-        for each in answer.entries:
-            say_json(msgspec.to_builtins(each))
+        say_answers(answer.entries)
         return
     rows = [
         [
@@ -289,14 +252,12 @@ def watch(
     idle_ms: Annotated[
         int | None, typer.Option("--idle-ms", min=1, metavar="MS", help="Stop after such a pause.")
     ] = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Follow transitions as they happen, until Ctrl-C."""
-    with open_machines(url, context, token, None) as machines:
-        for moved in machines.watch(
+    with server.connect() as client:
+        for moved in client.machines.watch(
             instance_id=instance_id,
             machines=machine,
             events=event,
@@ -304,10 +265,7 @@ def watch(
             from_offset=from_offset,
             idle_ms=idle_ms,
         ):
-            if as_json:
-                say_json(msgspec.to_builtins(moved))
-            else:
-                say(_line(moved))
+            say_answer(moved, _line(moved), as_json=as_json)
             finish()
 
 

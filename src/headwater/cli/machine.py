@@ -6,10 +6,11 @@ The machines are those of a server, or with --dir of a data directory that is no
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -18,18 +19,10 @@ from headwater.api.machines import Machines
 from headwater.cli.files import read_text_file
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table, write
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.remote import ANY_SERVER, ServerOptions
 from headwater.core.errors import RequestError
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
 
-DirectoryOption = Annotated[
-    str | None,
-    typer.Option(
-        "--dir",
-        metavar="DIR",
-        help="A data directory instead of a server; no other process may have it open.",
-    ),
-]
 InstanceArgument = Annotated[str, typer.Argument(metavar="ID", help="The instance.")]
 RepeatOption = Annotated[
     str | None,
@@ -37,31 +30,55 @@ RepeatOption = Annotated[
 ]
 
 
-@contextmanager
-def open_machines(
-    url: str | None,
-    context: str | None,
-    token: str | None,
-    directory: str | None,
-    *,
-    may_begin: bool = False,
-) -> Iterator[Machines]:
-    """Only a verb that may begin makes a directory that is not there: others would answer for the
-    one that was meant."""
-    if directory is None:
-        with connect(url, context, token) as client:
-            yield client.machines
-        return
-    if url is not None or context is not None:
-        raise RequestError("give --dir, or --url or --context, not both")
-    import headwater  # late: most verbs talk to a server
-    from headwater.cli.log_directory import find_log
-    from headwater.disk import PosixDisk
+@dataclass(frozen=True, slots=True)
+class MachinesPlace:
+    """Whose machines a verb is about."""
 
-    if not may_begin:
-        find_log(PosixDisk(), Path(directory))
-    with headwater.open(directory) as database:
-        yield database.machines
+    directory: Annotated[
+        str | None,
+        typer.Option(
+            "--dir",
+            metavar="DIR",
+            help="A data directory instead of a server; no other process may have it open.",
+        ),
+    ] = None
+    server: ServerOptions = ANY_SERVER
+
+    @contextmanager
+    def open(self, *, may_begin: bool = False) -> Iterator[Machines]:
+        """Only a verb that may begin makes a directory that is not there: others would answer for
+        the one that was meant."""
+        if self.directory is None:
+            with self.server.connect() as client:
+                yield client.machines
+            return
+        if self.server.url is not None or self.server.context is not None:
+            raise RequestError("give --dir, or --url or --context, not both")
+        import headwater  # late: most verbs talk to a server
+        from headwater.cli.log_directory import find_log
+        from headwater.disk import PosixDisk
+
+        if not may_begin:
+            find_log(PosixDisk(), Path(self.directory))
+        with headwater.open(self.directory) as database:
+            yield database.machines
+
+
+RUNNING_SERVER: Final = MachinesPlace()
+
+
+def say_answer(answer: msgspec.Struct, line: str, *, as_json: bool) -> None:
+    """What a verb did: one line, or everything that was answered."""
+    if as_json:
+        say_json(msgspec.to_builtins(answer))
+    else:
+        say(line)
+
+
+def say_answers(answers: Iterable[msgspec.Struct]) -> None:
+    """One object a line."""
+    for each in answers:
+        say_json(msgspec.to_builtins(each))
 
 
 def json_object(text: str | None, what: str) -> dict[str, Any] | None:
@@ -93,58 +110,43 @@ def put(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="JSON with the definition; - reads it from stdin.")
     ],
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Define a version of a machine. Versions never change; the same again is fine."""
     text = sys.stdin.read() if file == "-" else read_text_file(file)
     definition = json_object(text, "the definition")
     assert definition is not None
-    with open_machines(url, context, token, directory, may_begin=True) as machines:
+    with place.open(may_begin=True) as machines:
         made = machines.put_machine(machine, version, definition)
-    if as_json:
-        say_json(msgspec.to_builtins(made))
-        return
     what = "defined" if made.created else "was defined like that before"
-    say(f"{printable(made.machine)} version {made.version} {what}")
+    say_answer(made, f"{printable(made.machine)} version {made.version} {what}", as_json=as_json)
 
 
 def get(
     machine: MachineArgument,
     version: VersionArgument = None,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Show the definition of a machine, as JSON."""
-    with open_machines(url, context, token, directory) as machines:
-        machine_answer = machines.get_machine(machine, version)
-    if as_json:
-        say_json(msgspec.to_builtins(machine_answer))
-        return
-    say(msgspec.json.format(msgspec.json.encode(machine_answer.definition), indent=2).decode())
+    with place.open() as machines:
+        answer = machines.get_machine(machine, version)
+    shown = msgspec.json.format(msgspec.json.encode(answer.definition), indent=2).decode()
+    say_answer(answer, shown, as_json=as_json)
 
 
 def listed(
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """List machines and their versions."""
-    with open_machines(url, context, token, directory) as machines:
-        machine_answer = machines.list_machines().items
+    with place.open() as machines:
+        found = machines.list_machines().items
     if as_json:
-        for each in machine_answer:
-            say_json(msgspec.to_builtins(each))
+        say_answers(found)
         return
-    rows = [[each.machine, ", ".join(map(str, each.versions))] for each in machine_answer]
+    rows = [[each.machine, ", ".join(map(str, each.versions))] for each in found]
     say_table(["machine", "versions"], rows)
 
 
@@ -156,14 +158,11 @@ def draw(
         str | None,
         typer.Option("--instance", metavar="ID", help="Mark the state this instance is in."),
     ] = None,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
 ) -> None:
     """Draw a machine: Mermaid text, or SVG for a file (`> order.svg`)."""
     form = "svg" if svg else "mermaid"
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         if instance is not None and version is None:
             version = machines.get_instance(instance).version
         write(machines.draw(machine, version, form=form, instance_id=instance))
@@ -180,22 +179,17 @@ def read(
         int,
         typer.Option("--limit", "-l", min=1, max=LIST_LIMIT_MAX, metavar="N", help="So many."),
     ] = LIST_LIMIT_DEFAULT,
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Read entries of the machines' log, the last ones there are. With --json one object a line."""
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         page = machines.read_wal(from_offset or 0, limit=limit, newest=from_offset is None)
-    for each in page.entries:
-        if as_json:
-            say_json(msgspec.to_builtins(each))
-        else:
-            say(printable(f"{each.offset}  {each.type}  {compact_json(each.data)}"))
     if as_json:
+        say_answers(page.entries)
         return
+    for each in page.entries:
+        say(printable(f"{each.offset}  {each.type}  {compact_json(each.data)}"))
     for bad in page.damaged:
         say(f"(damaged: {bad.offset} up to {bad.resume})")
     if page.has_more:
@@ -203,14 +197,11 @@ def read(
 
 
 def stats(
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Show how large the machines' log is, and what it has done."""
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         answer = machines.wal_stats()
     if as_json:
         say_json(msgspec.to_builtins(answer))
@@ -232,19 +223,14 @@ def _amount(value: object) -> str:
 
 
 def compact(
-    directory: DirectoryOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    place: MachinesPlace = RUNNING_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Take a snapshot of all machines and instances, and drop the log before it."""
-    with open_machines(url, context, token, directory) as machines:
+    with place.open() as machines:
         done = machines.compact()
-    if as_json:
-        say_json(msgspec.to_builtins(done))
-        return
-    say(
+    line = (
         f"{done.snapshot_id}: {done.instance_count:,} instances in {done.snapshot_bytes:,} bytes; "
         f"{done.segments_deleted} log files deleted"
     )
+    say_answer(done, line, as_json=as_json)

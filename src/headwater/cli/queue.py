@@ -11,7 +11,7 @@ import typer
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table
 from headwater.cli.records import record_json, record_line
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.remote import ANY_SERVER, ServerOptions
 from headwater.cli.topic import TopicArgument
 from headwater.client import Client
 from headwater.core.errors import NotAQueueError, RequestError
@@ -58,16 +58,14 @@ def claim(
     ] = 0,
     lease_ms: LeaseOption = None,
     node: NodeOption = "",
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Take jobs of a queue for a while. With --json one object a line.
 
     Jobs that are not acked in time are handed out again.
     """
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         claimed = client.claim(
             topic, node or default_node(), limit, lease_ms=lease_ms, wait_ms=wait_ms
         )
@@ -92,13 +90,11 @@ def ack(
     seqs: SeqsArgument,
     lease_id: LeaseIdOption = None,
     node: NodeOption = "",
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Jobs are done: delete them for good."""
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         result = client.ack(
             topic, node or default_node(), seqs, lease_ids=_lease_ids(lease_id, seqs)
         )
@@ -116,13 +112,11 @@ def nack(
     ] = 0,
     lease_id: LeaseIdOption = None,
     node: NodeOption = "",
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Give jobs back, to be handed out again at once or later."""
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         result = client.nack(
             topic,
             node or default_node(),
@@ -139,13 +133,11 @@ def extend(
     lease_ms: LeaseOption = None,
     lease_id: LeaseIdOption = None,
     node: NodeOption = "",
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Hold jobs longer, from now."""
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         result = client.extend(
             topic,
             node or default_node(),
@@ -184,9 +176,7 @@ def _say_result(verb: str, result: LeaseResult, *, as_json: bool) -> None:
 
 def stats(
     topic: TopicArgument,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Show how many jobs are ready, in flight, delayed, given up, and blocked.
@@ -194,7 +184,7 @@ def stats(
     Blocked are jobs that were delivered as often as they may be and whose dead letter topic refuses
     them; the warning in the server's log says why.
     """
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         counts = client.queue_stats(topic)
         paused = bool(client.state(topic).config.get("paused"))
     if as_json:
@@ -206,36 +196,24 @@ def stats(
 
 def pause(
     topic: TopicArgument,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Hand out no more jobs. Writes and acks go on."""
-    _set_paused(topic, True, url, context, token, as_json=as_json)
+    _set_paused(topic, True, server, as_json=as_json)
 
 
 def resume(
     topic: TopicArgument,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Hand out jobs again."""
-    _set_paused(topic, False, url, context, token, as_json=as_json)
+    _set_paused(topic, False, server, as_json=as_json)
 
 
-def _set_paused(
-    topic: str,
-    paused: bool,
-    url: str | None,
-    context: str | None,
-    token: str | None,
-    *,
-    as_json: bool,
-) -> None:
-    with connect(url, context, token) as client:
+def _set_paused(topic: str, paused: bool, server: ServerOptions, *, as_json: bool) -> None:
+    with server.connect() as client:
         if client.state(topic).type != "queue":  # or there is none, and none is made
             raise NotAQueueError(f"{topic!r} is a log; only queues can be paused")
         client.create(topic, paused=paused)
@@ -251,9 +229,7 @@ def requeue(
         list[int] | None, typer.Argument(metavar="[SEQ...]", help="The letters.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All letters of the topic.")] = False,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Give dead letters back to the queues they came from.
@@ -265,7 +241,7 @@ def requeue(
         raise RequestError("name the letters by seq, or say --all")
     given: list[int] = []
     skipped: list[int] = []
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         for some in _letters(client, topic) if everything else _batches(seqs or []):
             done = client.requeue(topic, some)
             given += done.seqs

@@ -18,7 +18,7 @@ from headwater.api.jobs import GiveBackError, Outcome, Stop, WorkDone
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, finish, printable, say, say_json
 from headwater.cli.queue import LeaseOption
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.remote import ANY_SERVER, ServerOptions
 from headwater.cli.topic import TopicArgument
 from headwater.core.errors import RequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP
@@ -59,9 +59,7 @@ def work(
     node: Annotated[
         str, typer.Option(metavar="NAME", help="The worker's name; host and process id otherwise.")
     ] = "",
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Run a command for each job of a queue, until Ctrl-C.
@@ -72,7 +70,7 @@ def work(
     first Ctrl-C or SIGTERM lets commands finish, the second does not. --json prints an object for
     each job, and what commands print goes to stderr.
     """
-    with connect(url, context, token, give_up_after_s=GIVE_UP_AFTER_S) as client:
+    with server.connect(give_up_after_s=GIVE_UP_AFTER_S) as client:
         client.queue_stats(topic)  # says at once when there is no such queue
         with _progress(topic) as advance:
             working = CommandWork(topic, command, advance, as_json=as_json)

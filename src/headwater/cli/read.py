@@ -10,7 +10,7 @@ import typer
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, finish, printable, say, say_json
 from headwater.cli.records import say_record, say_tombstone
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.remote import ANY_SERVER, ServerOptions
 from headwater.cli.topic import TopicArgument
 from headwater.core import limits
 from headwater.core.records import Record
@@ -33,9 +33,7 @@ def read(
     ] = 100,
     everything: Annotated[bool, typer.Option("--all", help="Read to the end.")] = False,
     match: MatchOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Read records, oldest first. With --json one object a line.
@@ -44,7 +42,7 @@ def read(
     """
     left = sys.maxsize if everything else limit
     cursor = from_seq
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         while left > 0:
             wanted = min(left, limits.READ_RECORDS_CLAMP)
             diff = client.diff(topic, cursor, limit=wanted, match=match)
@@ -70,9 +68,7 @@ def tail(
         int, typer.Option("--lines", "-n", min=0, metavar="N", help="So many of the newest.")
     ] = 10,
     match: MatchOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Show the newest records, and with -f everything that comes, until Ctrl-C.
@@ -80,7 +76,7 @@ def tail(
     Following goes on over restarts of the server, without a gap or a repeat.
     """
     patience = FOLLOW_GIVE_UP_AFTER_S if follow else 10.0
-    with connect(url, context, token, give_up_after_s=patience) as client:
+    with server.connect(give_up_after_s=patience) as client:
         state = client.state(topic)
         begin = max(state.head_seq - lines, state.earliest_seq - 1, 0)
         watch = client.watch(topic, begin, idle_ms=None if follow else 0, match=match)
@@ -97,13 +93,11 @@ def watch(
         bool, typer.Option("--all", help="Begin with the oldest record, not with the next.")
     ] = False,
     match: MatchOption = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Follow several topics at once, until Ctrl-C. Quote the star: 'orders.*'."""
-    with connect(url, context, token, give_up_after_s=FOLLOW_GIVE_UP_AFTER_S) as client:
+    with server.connect(give_up_after_s=FOLLOW_GIVE_UP_AFTER_S) as client:
         for watched in client.watch_topics(topics, tail=not everything, match=match):
             _say(watched.item, as_json=as_json, topic=watched.topic)
     complain("nothing is left to watch: the topics were dropped")

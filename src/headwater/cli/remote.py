@@ -6,8 +6,9 @@ Saved contexts have name, address and token, in a file that only the user can re
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 import typer
@@ -75,23 +76,6 @@ def _make_directories(disk: Disk, path: PurePath) -> None:
 GIVE_UP_AFTER_S = 10.0
 """Short: a user waits in front of a terminal."""
 
-UrlOption = Annotated[
-    str | None,
-    typer.Option(
-        "--url",
-        metavar="URL",
-        help="The server, also as HEADWATER_URL; else the saved context in use, else "
-        "http://127.0.0.1:4000.",
-    ),
-]
-ContextOption = Annotated[
-    str | None,
-    typer.Option(
-        "--context",
-        metavar="NAME",
-        help="A saved server, see `headwater context`.",
-    ),
-]
 TokenOption = Annotated[
     str | None,
     typer.Option(
@@ -102,43 +86,63 @@ TokenOption = Annotated[
 ]
 
 
-def find_server(url: str | None, context: str | None, token: str | None) -> Context:
-    """What the command line says, then the environment, then the context in use.
+@dataclass(frozen=True, slots=True)
+class ServerOptions:
+    """How a verb finds its server."""
 
-    A context brings its own token: one meant for another server is not sent there.
-    """
-    if url is not None and context is not None:
-        raise RequestError("give --url or --context, not both")
-    if url is None and context is None:
-        url = os.environ.get("HEADWATER_URL") or None
-    saved = load_contexts()
-    if url is None:
-        context = context or os.environ.get("HEADWATER_CONTEXT") or saved.current
-    server = Context(DEFAULT_URL if url is None else _with_scheme(url))
-    if context is not None:
-        if context not in saved.contexts:
-            known = ", ".join(sorted(saved.contexts)) or "none"
-            raise RequestError(f"there is no context {context!r}; saved are: {known}")
-        server = saved.contexts[context]
-    token = token or server.token or os.environ.get("HEADWATER_TOKEN") or None
-    return Context(server.url, token, server.ca_file)
+    url: Annotated[
+        str | None,
+        typer.Option(
+            "--url",
+            metavar="URL",
+            help="The server, also as HEADWATER_URL; else the saved context in use, else "
+            "http://127.0.0.1:4000.",
+        ),
+    ] = None
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context",
+            metavar="NAME",
+            help="A saved server, see `headwater context`.",
+        ),
+    ] = None
+    token: TokenOption = None
+
+    def find(self) -> Context:
+        """What the command line says, then the environment, then the context in use.
+
+        A context brings its own token: one meant for another server is not sent there.
+        """
+        url, context = self.url, self.context
+        if url is not None and context is not None:
+            raise RequestError("give --url or --context, not both")
+        if url is None and context is None:
+            url = os.environ.get("HEADWATER_URL") or None
+        saved = load_contexts()
+        if url is None:
+            context = context or os.environ.get("HEADWATER_CONTEXT") or saved.current
+        server = Context(DEFAULT_URL if url is None else _with_scheme(url))
+        if context is not None:
+            if context not in saved.contexts:
+                known = ", ".join(sorted(saved.contexts)) or "none"
+                raise RequestError(f"there is no context {context!r}; saved are: {known}")
+            server = saved.contexts[context]
+        token = self.token or server.token or os.environ.get("HEADWATER_TOKEN") or None
+        return Context(server.url, token, server.ca_file)
+
+    def connect(self, *, give_up_after_s: float = GIVE_UP_AFTER_S) -> Client:
+        server = self.find()
+        return Client(
+            server.url,
+            token=server.token,
+            ca_file=server.ca_file,
+            retry=Retry(give_up_after_s=give_up_after_s),
+        )
+
+
+ANY_SERVER: Final = ServerOptions()
 
 
 def _with_scheme(url: str) -> str:
     return url if "://" in url else f"http://{url}"
-
-
-def connect(
-    url: str | None,
-    context: str | None,
-    token: str | None,
-    *,
-    give_up_after_s: float = GIVE_UP_AFTER_S,
-) -> Client:
-    server = find_server(url, context, token)
-    return Client(
-        server.url,
-        token=server.token,
-        ca_file=server.ca_file,
-        retry=Retry(give_up_after_s=give_up_after_s),
-    )

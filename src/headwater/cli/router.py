@@ -9,7 +9,7 @@ import typer
 
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.remote import ANY_SERVER, ServerOptions
 from headwater.core.results import RouterState
 
 RouterArgument = Annotated[str, typer.Argument(metavar="ROUTER", help="The router's name.")]
@@ -34,9 +34,7 @@ def put(
     create_dest: Annotated[
         bool, typer.Option("--create-dest/--no-create-dest", help="Make the destination.")
     ] = True,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Copy what comes into one topic to another, from now on."""
@@ -51,7 +49,7 @@ def put(
     }
     if match is not None:
         settings["filter"] = match
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         state = client.put_router(router, **settings)
     if as_json:
         say_json(msgspec.structs.asdict(state))
@@ -63,13 +61,11 @@ def listed(
     prefix: Annotated[str, typer.Option(help="Names that begin with it.")] = "",
     source: Annotated[str | None, typer.Option(metavar="TOPIC", help="That copy from it.")] = None,
     dest: Annotated[str | None, typer.Option(metavar="TOPIC", help="That copy to it.")] = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """List routers. With --json one object a line."""
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         states = client.routers(prefix, source=source, dest=dest)
     if as_json:
         for state in states:
@@ -96,13 +92,11 @@ def listed(
 
 def show(
     router: RouterArgument,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Show one router: what it does and how far it has come."""
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         state = client.router(router)
     fields = msgspec.structs.asdict(state)
     if as_json:
@@ -114,13 +108,11 @@ def show(
 
 def remove(
     router: RouterArgument,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Remove a router. What it has copied stays."""
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         deleted = client.delete_router(router)
     if as_json:
         say_json({"router": router, "deleted": deleted})

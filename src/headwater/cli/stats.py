@@ -10,7 +10,7 @@ import typer
 
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import say, say_json, say_table
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.remote import ANY_SERVER, ServerOptions
 
 _NAME = re.compile(r"headwater_(\w+)(?:\{\w+=(.*)\})?")
 _SUMMARY = (
@@ -39,13 +39,11 @@ def stats(
     top: Annotated[
         int, typer.Option(min=0, metavar="N", help="Show so many of the largest topics.")
     ] = 10,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Show what a server holds and has done. --json gives every metric."""
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         metrics = client.metrics()
         state = client.ready()
     if as_json:

@@ -11,7 +11,7 @@ import typer
 
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table, when
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.remote import ANY_SERVER, ServerOptions
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import RequestError
 from headwater.core.results import TopicState
@@ -35,9 +35,7 @@ def create(
     more: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting.")
     ] = None,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Make a topic, or change the settings of one that is there."""
@@ -51,7 +49,7 @@ def create(
     }
     settings = {name: value for name, value in given.items() if value is not None}
     settings |= dict(map(_setting, more or ()))
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         state = client.create(topic, **settings)
     if as_json:
         say_json(msgspec.structs.asdict(state))
@@ -63,13 +61,11 @@ def create(
 
 def listed(
     prefix: Annotated[str, typer.Option(help="Names that begin with it.")] = "",
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """List topics. With --json one object a line."""
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         states = client.topics(prefix)
     if as_json:
         for state in states:
@@ -96,13 +92,11 @@ def listed(
 
 def show(
     topic: TopicArgument,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Show one topic: its numbers and its settings."""
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         state = client.state(topic)
     if as_json:
         say_json(msgspec.structs.asdict(state))
@@ -116,13 +110,11 @@ def drop(
         bool, typer.Option("--if-empty", help="Only when it holds no records.")
     ] = False,
     yes: YesOption = False,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Drop a topic and everything in it, for good. Asks first on a terminal."""
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         if not (yes or if_empty) and sys.stdin.isatty():
             count = client.state(topic).count
             typer.confirm(f"Drop {printable(topic)} with {count:,} records?", abort=True, err=True)

@@ -14,7 +14,7 @@ from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, printable, say, say_json
-from headwater.cli.remote import ContextOption, TokenOption, UrlOption, connect
+from headwater.cli.remote import ANY_SERVER, ServerOptions
 from headwater.cli.topic import TopicArgument
 from headwater.client.blocking import Client
 from headwater.core.clock import Clock, SystemClock
@@ -46,9 +46,7 @@ def write(
     batch: Annotated[
         int, typer.Option(min=1, max=BATCH_RECORDS_MAX, metavar="N", help="Records a request.")
     ] = 500,
-    url: UrlOption = None,
-    context: ContextOption = None,
-    token: TokenOption = None,
+    server: ServerOptions = ANY_SERVER,
     as_json: JsonOption = False,
 ) -> None:
     """Write records: each argument, or each line of stdin or of a file, is one.
@@ -65,7 +63,7 @@ def write(
         ]
     else:
         batches = read_lines(_input(file))
-    with connect(url, context, token) as client:
+    with server.connect() as client:
         writer = BatchWriter(client, topic, batch, tag, node, SystemClock(), as_text=text)
         try:
             with _progress(writer):

@@ -7,9 +7,10 @@ of which section it fills; the default is that field's own.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from headwater.config.machines import read_fsync_policy
 from headwater.core.limits import (
@@ -21,6 +22,7 @@ from headwater.core.limits import (
 from headwater.core.units import GIB, MIB
 
 ENVIRONMENT_PREFIX: Final = "HEADWATER_"
+T = TypeVar("T")
 
 
 class NotThatError(ValueError):
@@ -30,11 +32,16 @@ class NotThatError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Key:
     name: str
-    path: str
-    """section.field; several, joined by a comma, are filled alike."""
+    place: str
+    """The section whose field of this name it fills, or section.field where that is called
+    otherwise; several, joined by a comma, are filled alike."""
     read: Callable[[object], Any]
     meaning: str
     secret: bool = False
+
+    @property
+    def path(self) -> str:
+        return self.place if "." in self.place else f"{self.place}.{self.name}"
 
     @property
     def variable(self) -> str:
@@ -65,24 +72,19 @@ def whole(low: int, high: int = INTEGER_MAX) -> Callable[[object], int]:
     return read
 
 
-def seconds(given: object) -> float:
-    try:
-        number = float(given) if isinstance(given, (str, int, float)) else -1.0
-    except ValueError:
-        number = -1.0
-    if isinstance(given, bool) or not 0 < number <= 86_400:
-        raise NotThatError("seconds, above 0 and at most 86400")
-    return number
+def number(fits: Callable[[float], bool], wanted: str) -> Callable[[object], float]:
+    """A number that fits, whole or not."""
 
+    def read(given: object) -> float:
+        try:
+            found = float(given) if isinstance(given, (str, int, float)) else math.nan
+        except ValueError:
+            found = math.nan
+        if isinstance(given, bool) or not fits(found):
+            raise NotThatError(wanted)
+        return found
 
-def share(given: object) -> float:
-    try:
-        number = float(given) if isinstance(given, (str, int, float)) else -1.0
-    except ValueError:
-        number = -1.0
-    if isinstance(given, bool) or not 0 <= number <= 1:
-        raise NotThatError("a number from 0 to 1")
-    return number
+    return read
 
 
 def yes_or_no(given: object) -> bool:
@@ -110,14 +112,18 @@ def port(given: object) -> int:
     return whole(0, 65_535)(given)
 
 
-def port_or_off(given: object) -> int | None:
-    """A port, or `off` for none."""
-    if given is False or (isinstance(given, str) and given.strip().lower() == "off"):
-        return None
-    try:
-        return port(given)
-    except NotThatError as error:
-        raise NotThatError(f"{error}, or off") from error
+def or_off(read: Callable[[object], T]) -> Callable[[object], T | None]:
+    """The same, or `off` for none."""
+
+    def read_or_off(given: object) -> T | None:
+        if given is False or (isinstance(given, str) and given.strip().lower() == "off"):
+            return None
+        try:
+            return read(given)
+        except NotThatError as error:
+            raise NotThatError(f"{error}, or off") from error
+
+    return read_or_off
 
 
 def host_and_port(given: object) -> str:
@@ -127,13 +133,10 @@ def host_and_port(given: object) -> str:
     return text(given)
 
 
-def topic_or_off(given: object) -> str | None:
-    """A topic's name, or `off` for none."""
-    if given is False or str(given).strip().lower() == "off":
-        return None
+def topic(given: object) -> str:
     name = text(given)
     if NAME_PATTERN.fullmatch(name) is None or name.startswith(PARTITION_PREFIX):
-        raise NotThatError("the name of a topic, or off")
+        raise NotThatError("the name of a topic")
     return name
 
 
@@ -167,74 +170,76 @@ def one_of(*words: str) -> Callable[[object], str]:
 
 AMOUNT: Final = whole(0)
 COUNT: Final = whole(1)
+SECONDS: Final = number(lambda found: 0 < found <= 86_400, "seconds, above 0 and at most 86400")
+SHARE: Final = number(lambda found: 0 <= found <= 1, "a number from 0 to 1")
 
 KEYS: Final[tuple[Key, ...]] = (
-    Key("host", "server.host", text, "address to listen on"),
-    Key("port", "server.port", port, "port to listen on; 0 picks a free one"),
-    Key("port_file", "server.port_file", text, "file for the bound ports, as JSON, once ready"),
-    Key("metrics_port", "server.metrics_port", port, "metrics on a port of their own"),
-    Key("rcpx_port", "server.rcpx_port", port_or_off, "state machines over RCPX; or off"),
-    Key("kafka_port", "server.kafka_port", port_or_off, "Kafka clients; or off"),
+    Key("host", "server", text, "address to listen on"),
+    Key("port", "server", port, "port to listen on; 0 picks a free one"),
+    Key("port_file", "server", text, "file for the bound ports, as JSON, once ready"),
+    Key("metrics_port", "server", port, "metrics on a port of their own"),
+    Key("rcpx_port", "server", or_off(port), "state machines over RCPX; or off"),
+    Key("kafka_port", "server", or_off(port), "Kafka clients; or off"),
     Key(
         "kafka_advertised",
-        "server.kafka_advertised",
+        "server",
         host_and_port,
         "host:port that Kafka's answers name; otherwise the address a client connected to",
     ),
     Key(
         "kafka_users",
-        "server.kafka_users",
+        "server",
         secrets_list,
         "name:password[:organisation[:scopes]], several; or @ and the name of a file with them",
         secret=True,
     ),
     Key(
         "kafka_auto_create_topics",
-        "server.kafka_auto_create_topics",
+        "server",
         yes_or_no,
         "create Kafka topics when clients request them",
     ),
     Key(
         "kafka_default_partitions",
-        "server.kafka_default_partitions",
+        "server",
         whole(1, 10_000),
         "partitions of a Kafka topic when its creator names no number",
     ),
-    Key("data_dir", "top.data_dir", text, "the data directory"),
-    Key("log_json", "top.log_json", yes_or_no, "log one JSON object a line"),
+    Key("data_dir", "top", text, "the data directory"),
+    Key("log_json", "top", yes_or_no, "log one JSON object a line"),
     Key(
         "log_level",
-        "top.log_level",
+        "top",
         one_of("debug", "info", "warning", "error"),
         "the lowest level that is logged",
     ),
     Key(
         "api_keys",
-        "server.api_keys",
+        "server",
         secrets_list,
         "secret[:scopes[:prefixes[:org=number]]], several; or @ and the name of a file with them",
         secret=True,
     ),
     Key(
         "allow_insecure_no_auth",
-        "server.allow_insecure_no_auth",
+        "server",
         yes_or_no,
         "listen publicly without keys: every client may then do everything",
     ),
     Key(
         "allowed_hosts",
-        "server.allowed_hosts",
+        "server",
         names,
         "host names by which browsers may use a server without keys",
     ),
     Key(
         "allowed_origins",
-        "server.allowed_origins",
+        "server",
         names,
         "scheme://host[:port] of other sites whose pages may use it",
     ),
-    Key("tls_certificate", "server.tls_certificate", text, "file with the certificate chain"),
-    Key("tls_key", "server.tls_key", text, "file with its key"),
+    Key("tls_certificate", "server", text, "file with the certificate chain"),
+    Key("tls_key", "server", text, "file with its key"),
     Key("wal_shards", "wal.shards", whole(1, 256), "write-ahead log shards"),
     Key(
         "wal_file_bytes",
@@ -243,58 +248,35 @@ KEYS: Final[tuple[Key, ...]] = (
         "size of a file of the write-ahead log",
     ),
     Key("cold_dir", "engine.cold_url", text, "directory of the cold tier, for sealed segments"),
-    Key("cold_url", "engine.cold_url", text, "object store of the cold tier, s3://bucket/prefix"),
+    Key("cold_url", "engine", text, "object store of the cold tier, s3://bucket/prefix"),
+    Key("segment_max_events", "segments", COUNT, "records of a segment before it is sealed"),
     Key(
-        "segment_max_events",
-        "segments.segment_max_events",
-        COUNT,
-        "records of a segment before it is sealed",
+        "segment_max_bytes", "segments", whole(1, 2 * GIB), "bytes of a segment before it is sealed"
     ),
-    Key(
-        "segment_max_bytes",
-        "segments.segment_max_bytes",
-        whole(1, 2 * GIB),
-        "bytes of a segment before it is sealed",
-    ),
-    Key(
-        "segment_max_age_ms",
-        "segments.segment_max_age_ms",
-        AMOUNT,
-        "age at which a segment is sealed; 0 = any",
-    ),
-    Key(
-        "hot_retain_segments",
-        "segments.hot_retain_segments",
-        AMOUNT,
-        "newest segments kept out of the cold tier",
-    ),
-    Key(
-        "hot_retain_bytes",
-        "segments.hot_retain_bytes",
-        AMOUNT,
-        "bytes kept out of the cold tier; 0 = any",
-    ),
+    Key("segment_max_age_ms", "segments", AMOUNT, "age at which a segment is sealed; 0 = any"),
+    Key("hot_retain_segments", "segments", AMOUNT, "newest segments kept out of the cold tier"),
+    Key("hot_retain_bytes", "segments", AMOUNT, "bytes kept out of the cold tier; 0 = any"),
     Key(
         "rewrite_dead_ratio",
-        "segments.rewrite_dead_ratio",
-        share,
+        "segments",
+        SHARE,
         "share of deleted bytes at which a segment is rewritten",
     ),
-    Key("cache_bytes", "engine.cache_bytes", AMOUNT, "newest payloads kept in memory"),
+    Key("cache_bytes", "engine", AMOUNT, "newest payloads kept in memory"),
     Key(
         "tail_bytes_max",
-        "engine.tail_bytes_max",
+        "engine",
         COUNT,
         "bytes only in the write-ahead log; beyond it the server refuses writes",
     ),
     Key(
         "replay_frames_max",
-        "engine.replay_frames_max",
+        "engine",
         COUNT,
         "frames a start replays before it takes a snapshot at once",
     ),
-    Key("snapshot_interval_ms", "engine.snapshot_interval_ms", COUNT, "time between snapshots"),
-    Key("reader_threads", "engine.reader_threads", whole(1, 256), "threads that read files"),
+    Key("snapshot_interval_ms", "engine", COUNT, "time between snapshots"),
+    Key("reader_threads", "engine", whole(1, 256), "threads that read files"),
     Key("limit_topics", "limits.topics,engine.topics_max", COUNT, "topics"),
     Key("limit_routers", "engine.routers_max", COUNT, "routers"),
     Key("limit_watch_sessions", "limits.watch_sessions", COUNT, "watch sessions"),
@@ -304,7 +286,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(
         "limit_reserved_share",
         "limits.reserved_share",
-        share,
+        SHARE,
         "share of sessions, streams and connections reserved in equal parts for each key",
     ),
     Key("limit_body_bytes", "limits.body_bytes", COUNT, "bytes of a request's body"),
@@ -326,15 +308,15 @@ KEYS: Final[tuple[Key, ...]] = (
     ),
     Key("limit_header_bytes", "limits.header_bytes", whole(1024), "bytes of a request's headers"),
     Key("limit_connections", "limits.connections", COUNT, "open connections"),
-    Key("deadline_headers_s", "deadlines.headers_s", seconds, "time for the headers of a request"),
-    Key("deadline_body_s", "deadlines.body_s", seconds, "time for the body of a request"),
+    Key("deadline_headers_s", "deadlines.headers_s", SECONDS, "time for the headers of a request"),
+    Key("deadline_body_s", "deadlines.body_s", SECONDS, "time for the body of a request"),
     Key(
-        "deadline_idle_s", "deadlines.idle_s", seconds, "time between two requests of a connection"
+        "deadline_idle_s", "deadlines.idle_s", SECONDS, "time between two requests of a connection"
     ),
     Key(
         "deadline_drain_s",
         "deadlines.drain_s",
-        seconds,
+        SECONDS,
         "time to finish requests when the server stops",
     ),
     Key(
@@ -367,7 +349,7 @@ KEYS: Final[tuple[Key, ...]] = (
     Key(
         "machine_transitions_topic",
         "machines.transitions_topic",
-        topic_or_off,
+        or_off(topic),
         "topic that every transition is written to, or off",
     ),
     Key(
@@ -388,12 +370,7 @@ KEYS: Final[tuple[Key, ...]] = (
         AMOUNT,
         "history entries of an instance kept beyond the log; 0 = none",
     ),
-    Key(
-        "machine_history_age_ms",
-        "history.age_ms",
-        AMOUNT,
-        "age of history entries; 0 = any age",
-    ),
+    Key("machine_history_age_ms", "history.age_ms", AMOUNT, "age of history entries; 0 = any age"),
     Key("machine_history_bytes", "history.bytes_max", AMOUNT, "bytes of all history entries"),
     Key(
         "machine_instance_snapshots_max",
@@ -429,21 +406,15 @@ KEYS: Final[tuple[Key, ...]] = (
     ),
     Key(
         "webhooks",
-        "server.webhooks",
+        "server",
         secrets_list,
         "[machine=]URL, several: the server posts every transition there",
         secret=True,
     ),
-    Key(
-        "webhook_secret",
-        "server.webhook_secret",
-        text,
-        "key of the signatures of webhook posts",
-        secret=True,
-    ),
+    Key("webhook_secret", "server", text, "key of the signatures of webhook posts", secret=True),
     Key(
         "session_ttl_ms",
-        "server.session_ttl_ms",
+        "server",
         whole(1_000),
         "how long a watch session is kept without a reader",
     ),

@@ -11,7 +11,7 @@ import difflib
 import re
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from headwater.config.engine import EngineSettings
@@ -260,11 +260,3 @@ def _sections(settings: Settings) -> dict[str, Any]:
         "compaction": settings.engine.machines.compaction,
         "history": settings.engine.machines.history,
     }
-
-
-def default_of(key: Key) -> Any:
-    """The value of a setting that no source gives."""
-    section, _, name = key.path.partition(",")[0].partition(".")
-    merged = _sections(Settings())[section]
-    assert name in {each.name for each in fields(merged)}, key.path
-    return getattr(merged, name)

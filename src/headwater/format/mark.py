@@ -89,10 +89,6 @@ class CommitMark(NamedTuple):
         return self.body_at + self.body_bytes
 
 
-def encode_mark(mark: CommitMark, ts: int) -> bytes:
-    return pack_mark(ts, *mark)
-
-
 def pack_mark(ts: int, *values: int) -> bytes:
     """The frame of a mark from its fields in the layout's order: what every commit calls."""
     frame = _WHOLE_PACK(

@@ -288,9 +288,9 @@ class SeqIndex:
             gone = entries["flags_check"][skipped:] & DEAD != 0
             slots["flags_check"][gone] &= numpy.uint32(DEAD | LOST)
 
-    def mark_deleted(self, seqs: Sequence[int] | Seqs, *, lost: bool = False) -> Seqs:
+    def mark_deleted(self, seqs: Sequence[int] | Seqs) -> Seqs:
         """Mark these records dead; gives those that were alive until now, which is what counts."""
-        run = as_run(seqs) if isinstance(seqs, list) and not lost else None
+        run = as_run(seqs) if isinstance(seqs, list) else None
         if run is not None and self._mark_run(run.start, run.stop):
             return numpy.arange(run.start, run.stop)
         seqs = numpy.asarray(seqs, numpy.int64)
@@ -304,12 +304,10 @@ class SeqIndex:
         if not len(newly):
             return newly
         payloads = slots["len"][at].astype(numpy.int64) - OVERHEAD
-        slots["flags_check"][at] = flags[alive] | numpy.uint32(DEAD | LOST if lost else DEAD)
+        slots["flags_check"][at] = flags[alive] | numpy.uint32(DEAD)
         self._dead_upto = max(self._dead_upto, int(newly.max()))
         self.live_count -= len(newly)
         self.live_bytes -= int(payloads.sum())
-        if lost:
-            self.lost_count += len(newly)
         blocks = newly >> BLOCK_BITS
         lowest = int(blocks.min())
         gone, freed = numpy.bincount(blocks - lowest), numpy.bincount(blocks - lowest, payloads)

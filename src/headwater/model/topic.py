@@ -373,12 +373,6 @@ class TopicLog:
         for position in numpy.flatnonzero(entries["flags_check"] & _DAMAGED).tolist():
             self.damaged.add(first_seq + position, first_seq + position + 1)
 
-    def mark_lost(self, seqs: Seqs) -> int:
-        """Records that turned out to be unreadable; gives how many were alive."""
-        newly = self.index.mark_deleted(seqs, lost=True)
-        self._pop_to(self.index.base_seq)
-        return len(newly)
-
     def note_damaged(self, first_seq: int, last_seq: int) -> bool:
         """These cannot be read. False when that was known of all of them, or none is there."""
         first, after = max(first_seq, self.index.base_seq), min(last_seq, self.visible_seq) + 1

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
@@ -72,9 +70,3 @@ class SegmentSlice(NamedTuple):
     buffer: memoryview
     base: int
     path: PurePath
-
-
-def find_segment(segments: Sequence[Segment], seq: int) -> Segment | None:
-    """The segment that holds `seq`, by binary search over the first seqs."""
-    at = bisect_right(segments, seq, key=lambda segment: segment.first_seq) - 1
-    return segments[at] if at >= 0 and seq <= segments[at].end_seq else None

@@ -54,7 +54,7 @@ class Queue:
         self.acking = max(self.acking, *seqs)
 
     def may_answer(self) -> bool:
-        return bool(self.acking == LAST or self.worker._held.has_outcomes)
+        return bool(self.acking == LAST or self.worker._held._outcomes)
 
     def acked(self, seqs: Sequence[int]) -> LeaseResult:
         self.clock.advance(ACK_US)

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from headwater.config.keys import KEYS
-from headwater.config.loading import Settings, SettingsError, default_of, load_settings
+from headwater.config.loading import Settings, SettingsError, load_settings
 from headwater.core.errors import RequestError
+from tests.rig.setting_defaults import default_of
 
 FILES = {
     "server.toml": 'port = 5000\nhost = "127.0.0.2"\nsegment_max_events = 77\n',

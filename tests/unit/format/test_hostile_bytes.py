@@ -14,13 +14,13 @@ from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.current import Current, decode_current, encode_current
 from headwater.format.frame import FrameType, decode_frame, encode_frame, skim_frames
-from headwater.format.mark import CommitMark, decode_mark, encode_mark, find_mark
+from headwater.format.mark import CommitMark, decode_mark, find_mark, pack_mark
 from headwater.format.repairs import Repairs, Skip, decode_repairs, encode_repairs
 from headwater.recovery.topics.scan import Surroundings, scan_file
 from headwater.recovery.topics.verdict import FileScan, FileVerdict, MarkChain
 
 FRAME = encode_frame(FrameType.APPEND, 7, seq=9, ts=11, node=b"n", tag=b"tag", data=b"data" * 5)
-MARK = encode_mark(CommitMark(1, 0, 1, 10, 11, 1, 5, 1, 1024, 1, 0, 0, 0), 99)
+MARK = pack_mark(99, 1, 0, 1, 10, 11, 1, 5, 1, 1024, 1, 0, 0, 0)
 CURRENT = encode_current(Current(1, 1024, 0, 1, 77))
 REPAIRS = encode_repairs(Repairs((Skip(1, 10, 20, "why"), Skip(2, 0, -1, "all of it"))))
 
@@ -128,7 +128,7 @@ def test_a_scan_of_marks_with_absurd_fields_ends_with_a_verdict(
     fields: dict[str, int], rest: bytes
 ) -> None:
     mark = CommitMark(version=1, log_id=5, file_frame=1, frame=1, offset=0, **fields)
-    raw = encode_mark(mark, 0) + rest
+    raw = pack_mark(0, *mark) + rest
     scan = FileScan(PurePosixPath("wal-1"), 1)
     scan_file(memoryview(raw), scan, MarkChain(), Surroundings(made_bytes=len(raw)))
     assert scan.verdict in FileVerdict

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.format.frame import FrameType, encode_frame
-from headwater.format.mark import COMMIT_MARK, CommitMark, encode_mark, pack_mark
+from headwater.format.mark import COMMIT_MARK, pack_mark
 
 WIDTH_BITS = {"u16": 16, "u32": 32, "u64": 64}
 VALUES = st.tuples(
@@ -20,4 +20,3 @@ def test_a_mark_is_an_ordinary_frame_with_the_layout_as_data(
 ) -> None:
     frame = encode_frame(FrameType.COMMIT_MARK, 0, ts=ts, data=COMMIT_MARK.packer.pack(*values))
     assert pack_mark(ts, *values) == frame
-    assert encode_mark(CommitMark(*values), ts) == frame

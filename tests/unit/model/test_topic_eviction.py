@@ -180,10 +180,11 @@ def test_nothing_but_a_lost_tail_still_tells_every_reader() -> None:
     assert (selection.next_from_seq, selection.caught_up) == (5, True)
 
 
-def test_records_found_unreadable_are_told_like_a_lost_tail() -> None:
+def test_lost_records_between_others_are_told_like_a_lost_tail() -> None:
     log = topic()
-    write(log, 9)
-    assert log.mark_lost(numpy.array([4, 5])) == 2
+    write(log, 3)
+    log.load_gap(6, ts=0, lost=True)
+    write(log, 4)
     assert (log.count, log.bytes) == (7, 70)
     selection = select(log, 3)
     assert selection.tombstone == Tombstone(4, 5, "lost_tail", 2, 1, 9)

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.format.checksum import checksum64
 from headwater.format.frame import FrameType, encode_frame
-from headwater.format.mark import MARK_BYTES, CommitMark, chain_of, encode_mark, find_mark
+from headwater.format.mark import MARK_BYTES, CommitMark, chain_of, find_mark, pack_mark
 from headwater.recovery.topics.scan import Surroundings, is_zero, scan_file
 from headwater.recovery.topics.verdict import FileScan, FileVerdict, MarkChain
 
@@ -44,7 +44,7 @@ class LogFile:
             "chain": self.chain,
             **changes,
         }
-        mark = encode_mark(CommitMark(**fields), 0)
+        mark = pack_mark(0, *CommitMark(**fields))
         self.starts.append(len(self.raw))
         self.raw += mark + body
         self.chain = chain_of(mark)

@@ -11,7 +11,6 @@ from headwater.core.errors import DamageError, UnavailableError
 from headwater.disk import OpenMode
 from headwater.format.segment import ENTRY_BYTES, IndexFlag
 from headwater.store.checked_reads import RecordDamage
-from headwater.store.segment import Segment, find_segment
 from headwater.store.segment_stores import LocalSegmentStore
 from headwater.store.topic_files import TopicFiles
 from headwater.testing import FakeDisk
@@ -285,15 +284,6 @@ def test_a_read_only_look_reads_past_what_is_unfinished_and_asks_to_wait_for_a_s
     disk.unlink(path_of(1, "data.new"))
     with pytest.raises(UnavailableError, match="try again"):
         reader.load(*topic.position)
-
-
-@pytest.mark.claims(268)
-def test_the_segment_of_a_seq_is_found_among_many() -> None:
-    segments = [Segment(first, 3, 0, True, 0) for first in range(10, 1000, 5)]
-    for seq in range(1005):
-        holding = [each for each in segments if each.first_seq <= seq <= each.end_seq]
-        assert find_segment(segments, seq) == (holding[0] if holding else None)
-    assert find_segment([], 1) is None
 
 
 class MovedUnderneath(FakeDisk):

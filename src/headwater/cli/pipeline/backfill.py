@@ -6,17 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_table
 from headwater.cli.pipeline.flags import (
-    ConfFlag,
-    MasterFlag,
-    ReportFlag,
+    ON_THIS_MACHINE,
+    PlaceOptions,
     RunOptions,
-    TokenOption,
-    place_from_flags,
 )
 from headwater.cli.pipeline.job_run import run_job
+from headwater.cli.remote import TokenOption
 from headwater.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -120,10 +117,7 @@ def backfill(
     in_order: InOrderFlag = False,
     durability: DurabilityFlag = None,
     write_id: WriteIdFlag = None,
-    master: MasterFlag = "local[*]",
-    conf: ConfFlag = None,
-    report: ReportFlag = None,
-    as_json: JsonOption = False,
+    run_options: RunOptions = ON_THIS_MACHINE,
 ) -> None:
     """Write rows of files, of a table or of a Kafka topic to a topic, each exactly once.
 
@@ -135,7 +129,7 @@ def backfill(
     from headwater.spark.jobs.origins import Origin
 
     options = job.BackfillOptions(
-        place=place_from_flags(path, url, token, [topic]),
+        place=PlaceOptions(path, url, token, [topic]).find(),
         origin=Origin(
             format=origin_format or _format_of(location),
             location=location,
@@ -150,7 +144,6 @@ def backfill(
         durability=durability,
         straight=straight,
     )
-    run_options = RunOptions(master=master, conf=conf, as_json=as_json, report=report)
     run_job("backfill", job.run, options, run_options, _show)
 
 

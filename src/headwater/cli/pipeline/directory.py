@@ -6,15 +6,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_table, shown_path
 from headwater.cli.pipeline.flags import (
     COLD_HELP,
+    ON_THIS_MACHINE,
     ColdFlag,
-    ConfFlag,
     DirectoryFlag,
-    MasterFlag,
-    ReportFlag,
     RunOptions,
     StoppedFlag,
     TopicFlag,
@@ -32,10 +29,7 @@ if TYPE_CHECKING:
 def verify(
     path: DirectoryFlag,
     cold: ColdFlag = None,
-    master: MasterFlag = "local[*]",
-    conf: ConfFlag = None,
-    report: ReportFlag = None,
-    as_json: JsonOption = False,
+    run_options: RunOptions = ON_THIS_MACHINE,
 ) -> None:
     """Say whether everything in a data directory is what was written, and where it is not.
 
@@ -47,7 +41,7 @@ def verify(
     from headwater.spark.jobs import verify as job
 
     options = job.VerifyOptions(path=path, cold=cold)
-    run_job("verify", job.run, options, RunOptions(master, conf, as_json, report), _show_verify)
+    run_job("verify", job.run, options, run_options, _show_verify)
 
 
 def _show_verify(report: VerifyJobReport) -> None:
@@ -87,10 +81,7 @@ def compact(
             metavar="SHARE", help="Rewrite a segment when this share of its bytes is deleted."
         ),
     ] = SegmentSettings().rewrite_dead_ratio,
-    master: MasterFlag = "local[*]",
-    conf: ConfFlag = None,
-    report: ReportFlag = None,
-    as_json: JsonOption = False,
+    run_options: RunOptions = ON_THIS_MACHINE,
 ) -> None:
     """Rewrite segments of the cold tier that are mostly deleted, and say what that freed.
 
@@ -102,7 +93,7 @@ def compact(
     options = job.CompactOptions(
         path=path, cold=cold, topics=tuple(topic or ()), dead_ratio=dead_ratio
     )
-    run_job("compact", job.run, options, RunOptions(master, conf, as_json, report), _show_compact)
+    run_job("compact", job.run, options, run_options, _show_compact)
 
 
 def _show_compact(report: CompactReport) -> None:
@@ -139,10 +130,7 @@ def checkpoint(
     segment_max_bytes: Annotated[
         int, typer.Option(min=1, metavar="BYTES", help="or so many bytes; as the server has it.")
     ] = _DEFAULTS.segment_max_bytes,
-    master: MasterFlag = "local[*]",
-    conf: ConfFlag = None,
-    report: ReportFlag = None,
-    as_json: JsonOption = False,
+    run_options: RunOptions = ON_THIS_MACHINE,
 ) -> None:
     """Put everything a log holds into segments, in bulk, in a new data directory.
 
@@ -160,9 +148,7 @@ def checkpoint(
         segment_max_events=segment_max_events,
         segment_max_bytes=segment_max_bytes,
     )
-    run_job(
-        "checkpoint", job.run, options, RunOptions(master, conf, as_json, report), _show_checkpoint
-    )
+    run_job("checkpoint", job.run, options, run_options, _show_checkpoint)
 
 
 def _show_checkpoint(report: CheckpointReport) -> None:

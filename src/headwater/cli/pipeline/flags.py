@@ -4,33 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from headwater.cli.remote import TokenOption, find_server
+from headwater.cli.log_directory import JsonOption
+from headwater.cli.remote import ServerOptions, TokenOption
 from headwater.core.errors import RequestError
 from headwater.spark.jobs.job import Place
 
-__all__ = [
-    "ConfFlag",
-    "MasterFlag",
-    "PathFlag",
-    "ReportFlag",
-    "RunOptions",
-    "TokenOption",
-    "TopicFlag",
-    "UrlFlag",
-    "place_from_flags",
-]
-
-PathFlag = Annotated[
-    str | None,
-    typer.Option("--path", metavar="DIR", help="The data directory, in use or not; a cold tier."),
-]
-UrlFlag = Annotated[
-    str | None, typer.Option("--url", metavar="URL", help="The server, instead of --path.")
-]
 TopicFlag = Annotated[
     list[str] | None,
     typer.Option("--topic", metavar="NAME", help="A topic; may be given several times."),
@@ -47,20 +29,19 @@ ConfFlag = Annotated[
     list[str] | None,
     typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark's own; several times."),
 ]
-ReportFlag = Annotated[
-    Path | None,
-    typer.Option("--report", metavar="FILE", help="Write the report there too, as JSON."),
-]
 
 
 @dataclass(frozen=True, slots=True)
 class RunOptions:
     """How a job runs and reports, for every kind of job."""
 
-    master: str = "local[*]"
-    conf: list[str] | None = None
-    as_json: bool = False
-    report: Path | None = None
+    master: MasterFlag = "local[*]"
+    conf: ConfFlag = None
+    report: Annotated[
+        Path | None,
+        typer.Option("--report", metavar="FILE", help="Write the report there too, as JSON."),
+    ] = None
+    as_json: JsonOption = False
 
     def settings(self) -> dict[str, str]:
         settings: dict[str, str] = {}
@@ -72,21 +53,43 @@ class RunOptions:
         return settings
 
 
-def place_from_flags(
-    path: str | None, url: str | None, token: str | None, topics: list[str] | None
-) -> Place:
-    """Where the topics are; a key for the server comes from the environment too, as elsewhere."""
-    if (path is None) == (url is None):
-        raise RequestError("name a data directory with --path or a server with --url, one of them")
-    if path is not None:
-        if token is not None:
-            raise RequestError("--token is for a server; files need none")
-        # Executors may run elsewhere: "here" is where the command was typed.
-        location = path if "://" in path else str(Path(path).absolute())
-        return Place(path=location, topics=tuple(topics or ()))
-    server = find_server(url, None, token)
-    return Place(url=server.url, token=server.token, topics=tuple(topics or ()))
+ON_THIS_MACHINE: Final = RunOptions()
 
+
+@dataclass(frozen=True, slots=True)
+class PlaceOptions:
+    """Where the topics are that a job is about."""
+
+    path: Annotated[
+        str | None,
+        typer.Option(
+            "--path", metavar="DIR", help="The data directory, in use or not; a cold tier."
+        ),
+    ] = None
+    url: Annotated[
+        str | None, typer.Option("--url", metavar="URL", help="The server, instead of --path.")
+    ] = None
+    token: TokenOption = None
+    topic: TopicFlag = None
+
+    def find(self) -> Place:
+        """A key for the server comes from the environment too, as elsewhere."""
+        if (self.path is None) == (self.url is None):
+            raise RequestError(
+                "name a data directory with --path or a server with --url, one of them"
+            )
+        topics = tuple(self.topic or ())
+        if self.path is not None:
+            if self.token is not None:
+                raise RequestError("--token is for a server; files need none")
+            # Executors may run elsewhere: "here" is where the command was typed.
+            location = self.path if "://" in self.path else str(Path(self.path).absolute())
+            return Place(path=location, topics=topics)
+        server = ServerOptions(self.url, token=self.token).find()
+        return Place(url=server.url, token=server.token, topics=topics)
+
+
+NOWHERE: Final = PlaceOptions()
 
 COLD_HELP = "The cold tier: a directory, or s3://bucket/prefix."
 

@@ -13,18 +13,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say
 from headwater.cli.pipeline.flags import (
-    ConfFlag,
-    MasterFlag,
-    PathFlag,
-    ReportFlag,
+    NOWHERE,
+    ON_THIS_MACHINE,
+    PlaceOptions,
     RunOptions,
-    TokenOption,
-    TopicFlag,
-    UrlFlag,
-    place_from_flags,
 )
 from headwater.cli.pipeline.job_run import run_job
 from headwater.core.errors import RequestError
@@ -120,10 +114,7 @@ ReplayFlag = Annotated[
 
 def lake(
     table: TableFlag,
-    path: PathFlag = None,
-    url: UrlFlag = None,
-    token: TokenOption = None,
-    topic: TopicFlag = None,
+    place: PlaceOptions = NOWHERE,
     table_format: FormatFlag = "delta",
     fields: FieldsFlag = None,
     payload: PayloadFlag = None,
@@ -137,10 +128,7 @@ def lake(
     catalog: CatalogFlag = None,
     location: LocationFlag = None,
     replay_dead_letters: ReplayFlag = False,
-    master: MasterFlag = "local[*]",
-    conf: ConfFlag = None,
-    report: ReportFlag = None,
-    as_json: JsonOption = False,
+    run_options: RunOptions = ON_THIS_MACHINE,
 ) -> None:
     """Land topics in a table: every record once, or in LOCATION-dead-letters with its cause.
 
@@ -154,7 +142,7 @@ def lake(
         raise RequestError("--once and --every exclude each other")
     table_path = "" if catalog is not None else _absolute(table)
     options = job.LakeOptions(
-        place=place_from_flags(path, url, token, topic),
+        place=place.find(),
         table=table_path or table,
         format=table_format,
         checkpoint=_absolute(checkpoint or f"{table_path or location}-checkpoint"),
@@ -168,7 +156,6 @@ def lake(
         catalog=catalog,
         location=None if location is None else _absolute(location),
     )
-    run_options = RunOptions(master=master, conf=conf, as_json=as_json, report=report)
     if replay_dead_letters:
         run_job("lake", lake_replay.replay, options, run_options, _show_replay)
         return

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.machine import open_machines
+from headwater.cli.machine import MachinesPlace
 from headwater.cli.output import printable, say, say_table, shown_path
 from headwater.cli.pipeline.flags import (
-    ConfFlag,
+    ON_THIS_MACHINE,
     DirectoryFlag,
-    MasterFlag,
-    ReportFlag,
     RunOptions,
-    TokenOption,
 )
 from headwater.cli.pipeline.job_run import run_job
 from headwater.cli.progress import parse_time
+from headwater.cli.remote import ServerOptions, TokenOption
 from headwater.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -68,10 +65,7 @@ def replay(
     url: UrlFlag = None,
     token: TokenOption = None,
     limit: LimitFlag = 100,
-    master: MasterFlag = "local[*]",
-    conf: ConfFlag = None,
-    report: ReportFlag = None,
-    as_json: JsonOption = False,
+    run_options: RunOptions = ON_THIS_MACHINE,
 ) -> None:
     """Replay the log of state machines into a table of instances.
 
@@ -98,13 +92,14 @@ def replay(
     ) -> ReplayReport:
         return job.run(spark, replay_options, progress, live)
 
-    run_job("replay", run, options, RunOptions(master, conf, as_json, report), _show)
+    run_job("replay", run, options, run_options, _show)
 
 
 def _live_state(path: str, url: str | None, token: str | None) -> LiveState:
     from headwater.spark.jobs.machine_check import live_state
 
-    with open_machines(url, None, token, path if url is None else None) as machines:
+    place = MachinesPlace(path if url is None else None, ServerOptions(url, token=token))
+    with place.open() as machines:
         return live_state(machines)
 
 

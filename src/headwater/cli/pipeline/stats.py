@@ -7,18 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import printable, say, say_table, when
 from headwater.cli.pipeline.flags import (
-    ConfFlag,
-    MasterFlag,
-    PathFlag,
-    ReportFlag,
+    NOWHERE,
+    ON_THIS_MACHINE,
+    PlaceOptions,
     RunOptions,
-    TokenOption,
-    TopicFlag,
-    UrlFlag,
-    place_from_flags,
 )
 from headwater.cli.pipeline.job_run import run_job
 from headwater.core.units import MIB
@@ -31,10 +25,7 @@ if TYPE_CHECKING:
 
 
 def stats(
-    path: PathFlag = None,
-    url: UrlFlag = None,
-    token: TokenOption = None,
-    topic: TopicFlag = None,
+    place: PlaceOptions = NOWHERE,
     top: Annotated[
         int, typer.Option(min=1, metavar="N", help="Name so many tags of each topic.")
     ] = 5,
@@ -59,10 +50,7 @@ def stats(
         Path | None,
         typer.Option("--plots", metavar="DIR", help="Draw rates, sizes, tags, latency there."),
     ] = None,
-    master: MasterFlag = "local[*]",
-    conf: ConfFlag = None,
-    report: ReportFlag = None,
-    as_json: JsonOption = False,
+    run_options: RunOptions = ON_THIS_MACHINE,
 ) -> None:
     """Count what topics hold: rates, sizes, tags, skew, losses. All topics unless some are named.
 
@@ -71,7 +59,7 @@ def stats(
     from headwater.spark.jobs import stats as job
 
     options = job.StatsOptions(
-        place=place_from_flags(path, url, token, topic),
+        place=place.find(),
         top=top,
         bucket_s=bucket,
         table=table,
@@ -88,7 +76,6 @@ def stats(
             write_plots(report, plots.absolute())
         return report
 
-    run_options = RunOptions(master=master, conf=conf, as_json=as_json, report=report)
     run_job("stats", run_and_draw, options, run_options, _show)
 
 

@@ -12,12 +12,12 @@ widen a column; values that need it are judged by the job.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from headwater.core.clock import Clock, SystemClock
-from headwater.core.errors import RequestError
 from headwater.spark.tables.columns import VARIANT_TYPE, check_partitions, merged, new_names, plain
 from headwater.spark.tables.location import TableLocation
+from headwater.spark.tables.shared_table import DATA, SharedTable
 from headwater.spark.tables.table import (
     COMMIT_TRIES,
     CommitConflictError,
@@ -25,30 +25,17 @@ from headwater.spark.tables.table import (
     Landed,
     Landing,
     WrittenFile,
-    commit_between_others,
     file_prefix,
     group_directory,
-    leftovers,
-    losers,
 )
 
-DATA: Final = "data"
 
-
-class DeltaLake:
-    """Implements `Table`."""
+class DeltaLake(SharedTable):
+    KIND = "Delta"
 
     def __init__(self, location: TableLocation, clock: Clock | None = None) -> None:
-        self.location = location
+        super().__init__(location)
         self._clock = clock or SystemClock()
-
-    def schema(self) -> Any | None:
-        table = self._open()
-        return None if table is None else _arrow_schema(table)
-
-    def landed(self, landing: Landing) -> Landed | None:
-        seen = self._current(landing)
-        return None if seen is None else seen[1]
 
     def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
         from deltalake import Schema
@@ -67,7 +54,7 @@ class DeltaLake:
                     partition_by=list(partition_by),
                 )
                 continue
-            there = _arrow_schema(table)
+            there = self._columns(table)
             wanted = merged(there, schema, lambda _there, _wanted: False, self.location.uri)
             self._check_partitioning(table, partition_by)
             added = new_names(there, wanted)
@@ -78,12 +65,6 @@ class DeltaLake:
             except (CommitFailedError, TableNotFoundError):
                 continue  # another writer changed the table; read it again
         raise CommitConflictError(f"{self.location.uri} changes all the time; try again")
-
-    def commit(self, landing: Landing, files: Sequence[WrittenFile]) -> None:
-        def append(table: Any) -> bool:
-            return self._append(table, landing, files)
-
-        commit_between_others(self.location, landing, lambda: self._current(landing), append)
 
     def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
         return FileLayout(
@@ -97,17 +78,8 @@ class DeltaLake:
             partition_in_files=False,
         )
 
-    def clean(self, app: str, after: int) -> int:
-        return sum(map(self.location.delete, leftovers(self.location, DATA, app, after)))
-
-    def discard(self, landing: Landing, kept: Sequence[str]) -> int:
-        return sum(map(self.location.delete, losers(self.location, DATA, landing, kept)))
-
     def read(self, columns: Sequence[str]) -> Any:
-        table = self._open()
-        if table is None:
-            raise RequestError(f"there is no Delta table at {self.location.uri}")
-        return table.to_pyarrow_dataset().to_table(columns=list(columns))
+        return self._opened().to_pyarrow_dataset().to_table(columns=list(columns))
 
     def files(self) -> list[str]:
         table = self._open()
@@ -122,12 +94,7 @@ class DeltaLake:
         except TableNotFoundError:
             return None
 
-    def _current(self, landing: Landing) -> tuple[Any, Landed | None] | None:
-        table = self._open()
-        return None if table is None else (table, _landed(table, landing))
-
     def _append(self, table: Any, landing: Landing, files: Sequence[WrittenFile]) -> bool:
-        """False when another commit came first."""
         from deltalake import CommitProperties, PostCommitHookProperties, Transaction
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
@@ -155,31 +122,24 @@ class DeltaLake:
             return False
         return True
 
-    def _check_partitioning(self, table: Any, partition_by: Sequence[str]) -> None:
-        there = list(table.metadata().partition_columns)
-        if there != list(partition_by):
-            raise RequestError(
-                f"{self.location.uri} is partitioned by {', '.join(there) or 'nothing'}, not by "
-                f"{', '.join(partition_by) or 'nothing'}: a table keeps its partitioning"
-            )
+    def _columns(self, table: Any) -> Any:
+        import pyarrow as pa
+
+        return plain(pa.schema(table.schema().to_arrow()))
+
+    def _partitioning(self, table: Any) -> list[str]:
+        return list(table.metadata().partition_columns)
+
+    def _landed(self, table: Any, landing: Landing) -> Landed | None:
+        batch, ours, rules = (table.transaction_version(name) for name in _names(landing))
+        if batch is None:
+            return None
+        return Landed(batch, same_checkpoint=ours == batch, same_rules=rules == batch)
 
 
 def _names(landing: Landing) -> tuple[str, str, str]:
     ours = f"{landing.app}@{landing.checkpoint}"
     return landing.app, ours, f"{ours}#{landing.rules}"
-
-
-def _landed(table: Any, landing: Landing) -> Landed | None:
-    batch, ours, rules = (table.transaction_version(name) for name in _names(landing))
-    if batch is None:
-        return None
-    return Landed(batch, same_checkpoint=ours == batch, same_rules=rules == batch)
-
-
-def _arrow_schema(table: Any) -> Any:
-    import pyarrow as pa
-
-    return plain(pa.schema(table.schema().to_arrow()))
 
 
 def _delta_field(field: Any) -> Any:

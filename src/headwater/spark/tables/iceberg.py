@@ -16,6 +16,7 @@ from typing import Any, Final
 from headwater.core.errors import RequestError
 from headwater.spark.tables.columns import check_partitions, is_wider, merged, plain
 from headwater.spark.tables.location import TableLocation
+from headwater.spark.tables.shared_table import DATA, SharedTable
 from headwater.spark.tables.table import (
     COMMIT_TRIES,
     CommitConflictError,
@@ -24,14 +25,10 @@ from headwater.spark.tables.table import (
     Landing,
     WrittenFile,
     app_directory,
-    commit_between_others,
     file_prefix,
     group_directory,
-    leftovers,
-    losers,
 )
 
-DATA: Final = "data"
 CATALOG_FILE: Final = "catalog.db"
 IDENTIFIER: Final = ("headwater", "table")
 _PROPERTIES: Final = {
@@ -41,27 +38,19 @@ _PROPERTIES: Final = {
 }
 
 
-class IcebergLake:
-    """Implements `Table`."""
+class IcebergLake(SharedTable):
+    KIND = "Iceberg"
 
     def __init__(
         self, location: TableLocation, catalog: str | None = None, identifier: str | None = None
     ) -> None:
-        self.location = location
+        super().__init__(location)
         if catalog is None and not location.is_local:
             raise RequestError(
                 f"an Iceberg table at {location.uri} needs a catalog: name one that pyiceberg knows"
             )
         self._catalog_name = catalog
         self._identifier = IDENTIFIER if identifier is None else tuple(identifier.split("."))
-
-    def schema(self) -> Any | None:
-        table = self._open()
-        return None if table is None else plain(table.schema().as_arrow())
-
-    def landed(self, landing: Landing) -> Landed | None:
-        seen = self._current(landing)
-        return None if seen is None else seen[1]
 
     def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
         check_partitions(schema, partition_by)
@@ -71,28 +60,11 @@ class IcebergLake:
                 self._create(schema, partition_by)
                 continue
             self._check_partitioning(table, partition_by)
-            there = plain(table.schema().as_arrow())
+            there = self._columns(table)
             wanted = merged(there, schema, _widens, self.location.uri)
             if wanted.equals(there) or self._alter(table, there, wanted):
                 return wanted
         raise CommitConflictError(f"{self.location.uri} changes all the time; try again")
-
-    def commit(self, landing: Landing, files: Sequence[WrittenFile]) -> None:
-        from pyiceberg.exceptions import CommitFailedException
-
-        paths = [self.location.child(file.path).as_uri for file in files]
-
-        def append(table: Any) -> bool:
-            try:
-                with table.transaction() as transaction:
-                    if paths:
-                        transaction.add_files(paths, check_duplicate_files=False)
-                    transaction.set_properties(_properties(landing))
-            except CommitFailedException:
-                return False
-            return True
-
-        commit_between_others(self.location, landing, lambda: self._current(landing), append)
 
     def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
         return FileLayout(
@@ -105,17 +77,8 @@ class IcebergLake:
             partition_in_files=True,
         )
 
-    def clean(self, app: str, after: int) -> int:
-        return sum(map(self.location.delete, leftovers(self.location, DATA, app, after)))
-
-    def discard(self, landing: Landing, kept: Sequence[str]) -> int:
-        return sum(map(self.location.delete, losers(self.location, DATA, landing, kept)))
-
     def read(self, columns: Sequence[str]) -> Any:
-        table = self._open()
-        if table is None:
-            raise RequestError(f"there is no Iceberg table at {self.location.uri}")
-        return table.scan(selected_fields=tuple(columns)).to_arrow()
+        return self._opened().scan(selected_fields=tuple(columns)).to_arrow()
 
     def files(self) -> list[str]:
         table = self._open()
@@ -126,10 +89,7 @@ class IcebergLake:
 
     def metadata_location(self) -> str:
         """The newest metadata file, for readers without the catalog."""
-        table = self._open()
-        if table is None:
-            raise RequestError(f"there is no Iceberg table at {self.location.uri}")
-        return str(table.metadata_location)
+        return str(self._opened().metadata_location)
 
     def _catalog(self) -> Any:
         from pyiceberg.catalog import load_catalog
@@ -142,10 +102,6 @@ class IcebergLake:
         return SqlCatalog(
             "headwater", uri=f"sqlite:///{file}", warehouse=self.location.as_uri, echo="false"
         )
-
-    def _current(self, landing: Landing) -> tuple[Any, Landed | None] | None:
-        table = self._open()
-        return None if table is None else (table, _landed(table, landing))
 
     def _open(self) -> Any | None:
         from pyiceberg.exceptions import NoSuchTableError
@@ -189,13 +145,35 @@ class IcebergLake:
             return False
         return True
 
-    def _check_partitioning(self, table: Any, partition_by: Sequence[str]) -> None:
-        there = [field.name for field in table.spec().fields]
-        if there != list(partition_by):
-            raise RequestError(
-                f"{self.location.uri} is partitioned by {', '.join(there) or 'nothing'}, not by "
-                f"{', '.join(partition_by) or 'nothing'}: the job does not change that"
-            )
+    def _append(self, table: Any, landing: Landing, files: Sequence[WrittenFile]) -> bool:
+        from pyiceberg.exceptions import CommitFailedException
+
+        paths = [self.location.child(file.path).as_uri for file in files]
+        try:
+            with table.transaction() as transaction:
+                if paths:
+                    transaction.add_files(paths, check_duplicate_files=False)
+                transaction.set_properties(_properties(landing))
+        except CommitFailedException:
+            return False
+        return True
+
+    def _columns(self, table: Any) -> Any:
+        return plain(table.schema().as_arrow())
+
+    def _partitioning(self, table: Any) -> list[str]:
+        return [field.name for field in table.spec().fields]
+
+    def _landed(self, table: Any, landing: Landing) -> Landed | None:
+        properties = table.properties
+        batch = properties.get(_key(landing, "batch"))
+        if batch is None:
+            return None
+        return Landed(
+            int(batch),
+            same_checkpoint=properties.get(_key(landing, "checkpoint")) == landing.checkpoint,
+            same_rules=properties.get(_key(landing, "rules")) == landing.rules,
+        )
 
 
 def _key(landing: Landing, what: str) -> str:
@@ -209,18 +187,6 @@ def _properties(landing: Landing) -> dict[str, str]:
         _key(landing, "checkpoint"): landing.checkpoint,
         _key(landing, "rules"): landing.rules,
     }
-
-
-def _landed(table: Any, landing: Landing) -> Landed | None:
-    properties = table.properties
-    batch = properties.get(_key(landing, "batch"))
-    if batch is None:
-        return None
-    return Landed(
-        int(batch),
-        same_checkpoint=properties.get(_key(landing, "checkpoint")) == landing.checkpoint,
-        same_rules=properties.get(_key(landing, "rules")) == landing.rules,
-    )
 
 
 def _widens(there: Any, wanted: Any) -> bool:

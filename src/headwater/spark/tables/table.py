@@ -11,9 +11,9 @@ The commit says whose batch it is, so that the same batch is never part of the t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -23,7 +23,6 @@ from headwater.spark.tables.location import TableLocation
 
 BATCHES_PER_DIRECTORY: Final = 1_000
 COMMIT_TRIES: Final = 10
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,32 +137,6 @@ def check_landing(table: Table, landing: Landing) -> Landed | None:
             "has, see docs/spark.md"
         )
     return last
-
-
-def commit_between_others(
-    location: TableLocation,
-    landing: Landing,
-    current: Callable[[], tuple[T, Landed | None] | None],
-    append: Callable[[T], bool],
-) -> None:
-    """Commit to a table that others commit to as well: read, append, and read again if they won.
-
-    `current` opens the table as it is now and says what is there of this app; None: there is no
-    table. `append` is False when another writer's commit came first.
-    """
-    for _ in range(COMMIT_TRIES):
-        seen = current()
-        if seen is None:
-            raise CommitConflictError(f"{location.uri} was deleted while it was written")
-        table, last = seen
-        if last is not None and last.batch >= landing.batch:
-            raise AlreadyLandedError(f"batch {landing.batch} of {landing.app} is there already")
-        if append(table):
-            return
-    raise CommitConflictError(
-        f"batch {landing.batch} could not be committed to {location.uri}: others commit all the "
-        "time; try again"
-    )
 
 
 def app_directory(app: str) -> str:

@@ -1,4 +1,4 @@
-"""Messages to dicts and back: `decode_request`, `encode_response`, and the two for a client.
+"""Messages to dicts and back: `decode_request`, `encode_response`, and what a client sends.
 
 The function for a kind of request and a version is made when it is first needed, and kept.
 """
@@ -19,14 +19,12 @@ from headwater.wire.kafka.messages import MESSAGES
 
 REQUEST_ROWS_MAX: Final = 400_000
 """Of all arrays of a request together: room for the 100,000 topics one machine may have."""
-RESPONSE_ROWS_MAX: Final = 10_000_000
 
 
 @cache
-def _decoder(api: ApiKey, version: int, of_request: bool) -> Decode:
+def _decoder(api: ApiKey, version: int) -> Decode:
     message = MESSAGES[api]
-    fields = message.request if of_request else message.response
-    return compile_decoder(fields, version, flexible=message.is_flexible(version))
+    return compile_decoder(message.request, version, flexible=message.is_flexible(version))
 
 
 @cache
@@ -41,17 +39,9 @@ def decode_request(api: ApiKey, version: int, buffer: Buffer, at: int = 0) -> di
 
     Bytes left over at the end are no error: Kafka passes over them too, and some clients pad.
     """
-    return _decode(_decoder(api, version, True), buffer, at, REQUEST_ROWS_MAX)[0]
-
-
-def decode_response(api: ApiKey, version: int, buffer: Buffer, at: int = 0) -> dict[str, Any]:
-    """The body of a response that begins at this byte."""
-    return _decode(_decoder(api, version, False), buffer, at, RESPONSE_ROWS_MAX)[0]
-
-
-def _decode(decode: Decode, buffer: Buffer, at: int, rows_max: int) -> tuple[dict[str, Any], int]:
     try:
-        return decode(buffer, at, [rows_max])
+        body: dict[str, Any] = _decoder(api, version)(buffer, at, [REQUEST_ROWS_MAX])[0]
+        return body
     except (struct.error, IndexError) as error:
         raise ProtocolError(f"a message is cut off after {len(buffer) - at} bytes") from error
     except UnicodeDecodeError as error:
@@ -91,13 +81,6 @@ def _encode(encode: Encode, sink: ByteSink, values: Mapping[str, Any]) -> None:
         encode(sink, values)
     except struct.error as error:
         raise InvariantError(f"a value does not fit its field: {error}") from error
-
-
-def encode_request(api: ApiKey, version: int, values: Mapping[str, Any]) -> bytes:
-    """The body of a request, in one piece."""
-    sink = ByteSink()
-    write_request(sink, api, version, values)
-    return b"".join(sink.finish())
 
 
 def encode_response(api: ApiKey, version: int, values: Mapping[str, Any]) -> bytes:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from headwater.core.errors import InvalidRequestError, TopicNotFoundError
 from headwater.engine.topics.reader import SegmentRead, TailRead
+from headwater.store.segment import Segment
 from tests.unit.engine.conftest import Open
 
 
@@ -28,6 +31,18 @@ def test_a_read_goes_on_from_segments_into_the_tail_without_a_seam(opened: Open)
     kinds = [type(read) for read in plan.reads]
     assert kinds == [SegmentRead, SegmentRead, SegmentRead, TailRead]
     assert [record.data for record in db.diff("a").records] == list(range(30))
+
+
+@pytest.mark.claims(268)
+def test_the_segment_of_a_seq_is_found_among_many(opened: Open) -> None:
+    db = opened()
+    db.append("a", {"data": 1})
+    segments = [Segment(first, 3, 0, True, 0) for first in range(10, 1000, 5)]
+    topic = replace(db.engine.topic("a"), segments=segments)
+    for seq in range(1005):
+        behind = [at for at, each in enumerate(segments) if seq <= each.end_seq]
+        assert topic.segment_position(seq) == (behind[0] if behind else len(segments))
+    assert replace(topic, segments=[]).segment_position(1) == 0
 
 
 def test_a_filter_that_keeps_nothing_still_moves_the_cursor(opened: Open) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from headwater.core.errors import InvariantError
 from headwater.wire.kafka.apis import ADVERTISED, SUPPORTED, ApiKey, is_supported, known_api
-from headwater.wire.kafka.codec import decode_response, encode_response
+from headwater.wire.kafka.codec import encode_response
 from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.headers import (
     read_request_header,
@@ -17,6 +17,7 @@ from headwater.wire.kafka.headers import (
     response_frame,
 )
 from headwater.wire.kafka.messages import MESSAGES
+from tests.rig.kafka_client_codec import decode_response
 
 
 def test_every_kind_of_request_has_versions_and_fields() -> None:

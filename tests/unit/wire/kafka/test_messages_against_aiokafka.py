@@ -15,7 +15,8 @@ import pytest
 from aiokafka.protocol.api import RequestStruct, Response
 
 from headwater.wire.kafka.apis import ApiKey, known_api
-from headwater.wire.kafka.codec import encode_request, encode_response
+from headwater.wire.kafka.codec import encode_response
+from tests.rig.kafka_client_codec import encode_request
 from tests.unit.wire.kafka.random_values import EVERY_VERSION, fields_of, fill
 
 # They wrote an epoch of eight bytes, and never send these versions.
