@@ -67,12 +67,8 @@ def only_the_disk_touches_files(source: Source) -> Iterator[Finding]:
     for node, name in source.names_used:
         if _is_file_call(name) or (_is_real_path(name) and not source.inside.startswith("cli/")):
             yield source.finding(node, f"{name}: only headwater.disk touches files")
-    for call in ast.walk(source.tree):
-        if (
-            isinstance(call, ast.Call)
-            and isinstance(call.func, ast.Attribute)
-            and call.func.attr in PATH_METHODS
-        ):
+    for call in source.nodes(ast.Call):
+        if isinstance(call.func, ast.Attribute) and call.func.attr in PATH_METHODS:
             yield source.finding(call, f".{call.func.attr}(): only headwater.disk touches files")
 
 
@@ -110,14 +106,14 @@ def only_the_command_line_prints(source: Source) -> Iterator[Finding]:
 
 def no_error_is_swallowed(source: Source) -> Iterator[Finding]:
     """Catching everything is allowed only by somebody who then does something about it."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.ExceptHandler):
-            if node.type is None:
-                yield source.finding(node, "bare except: name what may fail")
-            elif _catches_everything(source, node.type) and _does_nothing(node.body):
-                yield source.finding(node, "an error of any kind disappears here")
-        elif isinstance(node, ast.Call) and _suppresses_everything(source, node):
-            yield source.finding(node, "an error of any kind disappears here")
+    for handler in source.nodes(ast.ExceptHandler):
+        if handler.type is None:
+            yield source.finding(handler, "bare except: name what may fail")
+        elif _catches_everything(source, handler.type) and _does_nothing(handler.body):
+            yield source.finding(handler, "an error of any kind disappears here")
+    for call in source.nodes(ast.Call):
+        if _suppresses_everything(source, call):
+            yield source.finding(call, "an error of any kind disappears here")
 
 
 def _suppresses_everything(source: Source, call: ast.Call) -> bool:
@@ -143,9 +139,7 @@ def no_test_sleeps(source: Source) -> Iterator[Finding]:
     """`asyncio.sleep(0)` only lets others run, so it is no sleep."""
     if not source.is_test:
         return
-    for node in ast.walk(source.tree):
-        if not isinstance(node, ast.Call):
-            continue
+    for node in source.nodes(ast.Call):
         name = source.spelled_out(node.func)
         lets_others_run = [ast.dump(argument) for argument in node.args] == ["Constant(value=0)"]
         if name == "time.sleep" or (name == "asyncio.sleep" and not lets_others_run):

@@ -27,10 +27,10 @@ def module_name(source: Source) -> str:
 
 def _imported(name: str, source: Source, modules: Collection[str]) -> set[str]:
     named: set[str] = set()
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Import):
-            named |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
+    for plain in source.nodes(ast.Import):
+        named |= {alias.name for alias in plain.names}
+    for node in source.nodes(ast.ImportFrom):
+        if node.module:
             named |= {f"{node.module}.{alias.name}" for alias in node.names}
     return {_nearest(each, modules) for each in named} - {name, ""}
 

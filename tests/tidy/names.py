@@ -41,9 +41,8 @@ def names_mean_one_thing(
 ) -> Iterator[Finding]:
     found: dict[str, list[Finding]] = defaultdict(list)
     for source in sources:
-        for node in ast.walk(source.tree):
-            if source.in_package and isinstance(node, ast.ClassDef):
-                found[node.name.lstrip("_")].append(source.finding(node, node.name))
+        for node in source.nodes(ast.ClassDef) if source.in_package else ():
+            found[node.name.lstrip("_")].append(source.finding(node, node.name))
     for name, classes in found.items():
         if len(classes) > 1 and name not in may_mean_two:
             for here in classes:

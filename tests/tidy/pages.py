@@ -57,10 +57,10 @@ def quoted(names: Iterable[str]) -> str:
 
 def imports(source: Source) -> Iterator[str]:
     """Full names of the modules and names a file imports, wherever in it; `os.environ` too."""
-    for node in ast.walk(source.tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
+    for plain in source.nodes(ast.Import):
+        yield from (alias.name for alias in plain.names)
+    for node in source.nodes(ast.ImportFrom):
+        if node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
     if "environ" in source.text and any(

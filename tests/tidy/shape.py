@@ -26,9 +26,8 @@ FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 def functions(source: Source) -> Iterator[FunctionNode]:
-    for node in ast.walk(source.tree):
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield node
+    yield from source.nodes(ast.FunctionDef)
+    yield from source.nodes(ast.AsyncFunctionDef)
 
 
 def files_are_small(source: Source) -> Iterator[Finding]:
@@ -92,15 +91,16 @@ def each_test_is_a_sentence(source: Source) -> Iterator[Finding]:
 
 def nothing_is_left_for_later(source: Source) -> Iterator[Finding]:
     """Comments and docstrings only: the words may stand in other strings, as in a self-test."""
+    if not LEFTOVER.search(source.text):
+        return
     message = "finish it, or open an issue; do not leave a note for later"
     for token in tokenize.generate_tokens(io.StringIO(source.text).readline):
         if token.type == tokenize.COMMENT and LEFTOVER.search(token.string):
             yield source.finding(token.start[0], message)
-    for node in ast.walk(source.tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-            docstring = ast.get_docstring(node)
-            if docstring and LEFTOVER.search(docstring):
-                yield source.finding(node.body[0], message)
+    for node in (source.tree, *source.nodes(ast.ClassDef), *functions(source)):
+        docstring = ast.get_docstring(node)
+        if docstring and LEFTOVER.search(docstring):
+            yield source.finding(node.body[0], message)
 
 
 def no_machine_is_named(source: Source) -> Iterator[Finding]:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+import gc
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCE_FOLDERS = ("src", "tests", "bench", "examples")
 PACKAGE = PurePosixPath("src/headwater")
+N = TypeVar("N", bound=ast.AST)
 
 
 class Finding(NamedTuple):
@@ -36,6 +39,22 @@ class Source:
     def tree(self) -> ast.Module:
         return ast.parse(self.text, filename=str(self.path))
 
+    def parse(self) -> None:
+        """Now, for all that ask later."""
+        assert self._nodes_by_kind
+
+    @cached_property
+    def _nodes_by_kind(self) -> dict[type[ast.AST], list[Any]]:
+        nodes: dict[type[ast.AST], list[Any]] = defaultdict(list)
+        for node in ast.walk(self.tree):
+            nodes[type(node)].append(node)
+        return nodes
+
+    def nodes(self, *kinds: type[N]) -> Iterator[N]:
+        """Those of the first kind, then those of the next; a rule need not walk the tree."""
+        for kind in kinds:
+            yield from self._nodes_by_kind.get(kind, ())
+
     @property
     def in_package(self) -> bool:
         return self.path.is_relative_to(PACKAGE)
@@ -53,14 +72,14 @@ class Source:
     def imported(self) -> dict[str, str]:
         """Local name -> what it stands for, from every import statement in the file."""
         names: dict[str, str] = {}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                for alias in node.names:
-                    top = alias.name.partition(".")[0]
-                    names[alias.asname or top] = alias.name if alias.asname else top
-            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-                for alias in node.names:
-                    names[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+        for node in self.nodes(ast.Import):
+            for alias in node.names:
+                top = alias.name.partition(".")[0]
+                names[alias.asname or top] = alias.name if alias.asname else top
+        for named in self.nodes(ast.ImportFrom):
+            if named.module and not named.level:
+                for alias in named.names:
+                    names[alias.asname or alias.name] = f"{named.module}.{alias.name}"
         return names
 
     @cached_property
@@ -70,11 +89,11 @@ class Source:
         References count as well as calls: `now=time.monotonic` as a default argument is a
         use of the clock. Of `os.path.join` only the longest spelling is listed.
         """
-        inner = {node.value for node in ast.walk(self.tree) if isinstance(node, ast.Attribute)}
+        inner = {node.value for node in self.nodes(ast.Attribute)}
         return [
             (node, name)
-            for node in ast.walk(self.tree)
-            if isinstance(node, (ast.Name, ast.Attribute)) and node not in inner
+            for node in self.nodes(ast.Name, ast.Attribute)
+            if node not in inner
             if (name := self._spelled_out(node)) is not None
         ]
 
@@ -96,9 +115,18 @@ class Source:
         return Finding(self.path, line, message)
 
 
-def every_source() -> Iterator[Source]:
-    """All Python files of the repository. Rooms that are not built yet are simply absent."""
-    for folder in SOURCE_FOLDERS:
-        for path in sorted((REPOSITORY / folder).rglob("*.py")):
-            relative = PurePosixPath(path.relative_to(REPOSITORY).as_posix())
-            yield Source(relative, path.read_text(encoding="utf-8"))
+def every_source() -> tuple[Source, ...]:
+    """All Python files of the repository, parsed. Rooms that are not built yet are absent."""
+    sources = tuple(
+        Source(PurePosixPath(path.relative_to(REPOSITORY).as_posix()), path.read_text("utf-8"))
+        for folder in SOURCE_FOLDERS
+        for path in sorted((REPOSITORY / folder).rglob("*.py"))
+    )
+    # The trees are a million objects and no garbage: looking for some takes longer than parsing.
+    gc.disable()
+    try:
+        for source in sources:
+            source.parse()
+    finally:
+        gc.enable()
+    return sources

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from tests.tidy import conduct, imports, names, shape
-from tests.tidy.source import REPOSITORY, SOURCE_FOLDERS, Finding, Source, every_source
+from tests.tidy.source import REPOSITORY, SOURCE_FOLDERS, Finding, Source
 
 Rule = Callable[[Source], Iterator[Finding]]
 
@@ -30,11 +30,6 @@ TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yml", ".yaml", ".cfg", ".sh"}
 TOP_LEVEL = ("*.md", "*.toml", "Makefile", ".ci/*")
 
 
-@pytest.fixture(scope="module")
-def sources() -> list[Source]:
-    return list(every_source())
-
-
 def every_text() -> Iterator[Source]:
     """Everything a person reads, Python or not."""
     paths = [path for pattern in TOP_LEVEL for path in REPOSITORY.glob(pattern)]
@@ -51,12 +46,12 @@ def report(findings: list[Finding]) -> str:
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_the_whole_repository_keeps_the_rule(rule: Rule, sources: list[Source]) -> None:
+def test_the_whole_repository_keeps_the_rule(rule: Rule, sources: tuple[Source, ...]) -> None:
     findings = [finding for source in sources for finding in rule(source)]
     assert not findings, report(findings)
 
 
-def test_a_class_name_means_one_thing_in_the_whole_package(sources: list[Source]) -> None:
+def test_a_class_name_means_one_thing_in_the_whole_package(sources: tuple[Source, ...]) -> None:
     findings = list(names.names_mean_one_thing(sources))
     assert not findings, report(findings)
 
@@ -66,12 +61,12 @@ def test_no_text_names_a_machine_or_a_registry() -> None:
     assert not findings, report(findings)
 
 
-def test_no_modules_import_each_other(sources: list[Source]) -> None:
+def test_no_modules_import_each_other(sources: tuple[Source, ...]) -> None:
     knots = imports.knots(imports.imports_of(sources))
     assert knots == set()
 
 
-def test_the_walk_does_see_the_package_and_the_tests(sources: list[Source]) -> None:
+def test_the_walk_does_see_the_package_and_the_tests(sources: tuple[Source, ...]) -> None:
     """A rule that is shown no files keeps quiet for ever."""
     seen = {str(source.path) for source in sources}
     assert "src/headwater/__init__.py" in seen

@@ -1,7 +1,9 @@
 """docs/walks.md: what the code does for one request, by function name, from a traced run.
 
 `make docs-walks` writes the page. What varies from run to run is not on it: only functions that ran
-in every round of a walk are, each once per thread, in the order of their first calls.
+in every round of a walk are, each once per thread, in the order of their first calls. The recording
+leaves out what timers do. Hops are counted where two threads hand over to each other: how often
+three or more take turns is chance.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 PAGE: Final = ROOT / "docs" / "walks.md"
 PATIENCE_S: Final = 100
 STORY_WIDTH: Final = 116
-LEFT_OUT: Final = ("SystemClock.", "__len__", "__bool__", "PressureControl.tick")
-"""Parts of names that say nothing about the way; pressure is sampled now and then."""
+LEFT_OUT: Final = ("SystemClock.", "__len__", "__bool__")
+"""Parts of names that say nothing about the way."""
 
 THREADS: Final = {
     "server": "Event loop",
@@ -114,7 +116,8 @@ class Numbers(NamedTuple):
     functions: int
     room_switches: int
     threads: int
-    hops: int
+    hops: int | None
+    """None where it is chance."""
 
 
 def numbers_of(rounds: Sequence[Round]) -> Numbers:
@@ -127,7 +130,7 @@ def numbers_of(rounds: Sequence[Round]) -> Numbers:
     )
     files = len({function.file for function in every})
     always, _ = steps_of(rounds)
-    hops = min(hops_of(steps, always) for steps in rounds)
+    hops = min(hops_of(steps, always) for steps in rounds) if len(threads) <= 2 else None
     return Numbers(files, len(every), switches, len(threads), hops)
 
 
@@ -144,7 +147,8 @@ def _table(walks: dict[str, list[Round]]) -> Iterator[str]:
     yield "| walk | files | functions | room switches | threads | hops |"
     yield "|---|--:|--:|--:|--:|--:|"
     for walk in WALKS:
-        cells = " | ".join(map(str, numbers_of(walks[walk.key])))
+        numbers = numbers_of(walks[walk.key])
+        cells = " | ".join("-" if number is None else str(number) for number in numbers)
         yield f"| [{walk.title}](#{walk.title.lower().replace(' ', '-')}) | {cells} |"
     yield ""
 

@@ -2,6 +2,10 @@
 
 `python -m tests.walks.recording FILE` writes the recorded calls as JSON. It is a process of its
 own: the tracer must be there before the package is imported and before any thread begins.
+
+What depends on timing is left out, so that two runs record the same: nothing is due by its
+interval (`_never`), each recording begins and ends when every thread is idle, and what a timer
+calls is no part of a walk, whichever request or thread happens to run it (`TIMERS`).
 """
 
 from __future__ import annotations
@@ -19,7 +23,9 @@ from typing import Any, Final, NamedTuple
 
 from tests.walks.tracer import PACKAGE, Call, Tracer
 
-TRACER: Final = Tracer()
+TIMERS: Final = ("Server._tick", "PressureWatch._sample", "PressureControl.tick", "Logs.load")
+"""What happens anyway, whatever clients do: by a clock, or in whichever thread logs first."""
+TRACER: Final = Tracer(TIMERS)
 TRACER.install()  # before the imports below
 
 from headwater.config.engine import EngineSettings  # noqa: E402
@@ -39,8 +45,6 @@ vars(compiled_groups)["_native"] = None  # its twin takes the same steps, and th
 ROUNDS: Final = 6
 WARM_UPS: Final = 2
 QUIET_S: Final = 0.03
-TIMERS: Final = ("Server._tick", "PressureWatch._sample", "load_logs")
-"""Roots of what happens anyway, whatever clients do."""
 NEVER_MS: Final = 3_600_000
 
 

@@ -83,7 +83,8 @@ ran on which thread.
 - Also left out are the client, timers, readings of the clock, and what depends on timing. Files
   of `native` are compiled loops.
 - *Files* counts the source files on a walk, *room switches* how often a list goes from one
-  package directly under `headwater` to another, *hops* how often another thread takes over.
+  package directly under `headwater` to another, *hops* how often another thread takes over
+  (of two; how often three or more take turns is chance).
 
 `make docs-walks` writes this page; a test fails when it names what the code does not do.
 """

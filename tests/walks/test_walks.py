@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import re
+import sys
+import threading
+from typing import Any
 
 import pytest
 
+from headwater import native
 from headwater.native import missing
 from tests.walks import page
 from tests.walks.page import PAGE, Function, Round, Step, named_on, numbers_of, steps_of
 from tests.walks.source import is_defined
 from tests.walks.stories import WALKS, Walk
+from tests.walks.tracer import PACKAGE, Tracer
 
 STALE = "docs/walks.md is stale; run: make docs-walks"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -56,6 +61,32 @@ def functions(steps: set[Step]) -> set[Function]:
     return {function for _, function in steps}
 
 
+# -- what is recorded
+
+
+def test_what_a_timer_calls_is_its_own_whoever_makes_it_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = "def sample(): ...\ndef tick(): sample()\ndef write():\n tick()\n sample()\n"
+    made: dict[str, Any] = {}
+    exec(compile(text, f"{PACKAGE}made.py", "exec"), made)
+    monkeypatch.setattr(threading, "setprofile", sys.setprofile)  # for this thread
+    monkeypatch.setattr(native, "compiled", native.compiled)
+    tracer = Tracer(timers=["tick"])
+    tracer.install()
+    try:
+        with tracer.recording() as recorded:
+            made["write"]()
+    finally:
+        sys.setprofile(None)
+    assert [(call.function.name, call.root) for call in recorded] == [
+        ("write", "write"),
+        ("tick", "tick"),
+        ("sample", "tick"),
+        ("sample", "write"),
+    ]
+
+
 # -- how a walk is read from calls
 
 
@@ -84,6 +115,11 @@ def test_a_function_is_listed_once_per_thread_and_hops_are_counted_at_their_fewe
     assert numbers_of(rounds) == page.Numbers(
         files=4, functions=4, room_switches=1, threads=2, hops=2
     )
+
+
+def test_hops_of_more_than_two_threads_are_not_counted() -> None:
+    third = "reader store/segment.py Segment.read"
+    assert numbers_of([calls(SUBMIT, WRITE, third)]).hops is None
 
 
 def test_the_page_is_read_back_with_the_class_of_shortened_names() -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
@@ -31,16 +31,19 @@ class Call(NamedTuple):
     thread: str
     function: Function
     root: str
-    """Name of the outermost function of the package that is running on this thread."""
+    """Name of the outermost function of the package that is running on this thread, or of the
+    timer that runs inside it."""
 
 
 RawCall = tuple[str, CodeType | Function, str]
 
 
 class Tracer:
-    """Installed before the modules and threads start that it is to see."""
+    """Installed before the modules and threads start that it is to see. What the functions named
+    by `timers` call has one of them as its root, whoever calls that."""
 
-    def __init__(self) -> None:
+    def __init__(self, timers: Collection[str] = ()) -> None:
+        self._timers = frozenset(timers)
         self._raw: list[RawCall] | None = None
         self._functions: dict[CodeType, Function | None] = {}
         self._compiled = native.compiled
@@ -71,7 +74,7 @@ class Tracer:
     def _note(self, frame: FrameType, event: str, _: object) -> None:
         raw, code = self._raw, frame.f_code
         if raw is not None and event == "call" and code.co_filename.startswith(PACKAGE):
-            raw.append((threading.current_thread().name, code, _root_of(frame)))
+            raw.append((threading.current_thread().name, code, self._root_of(frame)))
 
     def _function(self, code: CodeType) -> Function | None:
         """None for what has no name of its own: comprehensions, lambdas, bodies of modules."""
@@ -97,18 +100,19 @@ class Tracer:
         def call(*args: Any, **kwargs: Any) -> Any:
             raw = self._raw
             if raw is not None:
-                root = _root_of(sys._getframe(1))
+                root = self._root_of(sys._getframe(1))
                 raw.append((threading.current_thread().name, function, root))
             return compiled(*args, **kwargs)
 
         return call
 
-
-def _root_of(frame: FrameType) -> str:
-    code = frame.f_code
-    at: FrameType | None = frame
-    while at is not None:
-        if at.f_code.co_filename.startswith(PACKAGE):
-            code = at.f_code
-        at = at.f_back
-    return code.co_qualname
+    def _root_of(self, frame: FrameType) -> str:
+        code = frame.f_code
+        at: FrameType | None = frame
+        while at is not None:
+            if at.f_code.co_filename.startswith(PACKAGE):
+                code = at.f_code
+                if code.co_qualname in self._timers:
+                    break
+            at = at.f_back
+        return code.co_qualname
