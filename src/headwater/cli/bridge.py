@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -14,6 +12,7 @@ import typer
 
 from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import finish, say, say_json
+from headwater.cli.signals import stopped_by_signals
 from headwater.core.clock import SystemClock
 from headwater.core.errors import InvalidRequestError
 from headwater.core.units import US_PER_S
@@ -81,25 +80,12 @@ def bridge(
     )
     stop = threading.Event()
     report = ProgressReport(as_json=as_json)
-    with _metrics(report, metrics_port) as port, _stopped_by_signals(stop):
+    with _metrics(report, metrics_port) as port, stopped_by_signals(stop.set):
         if metrics_port == 0:
             sys.stderr.write(f"metrics at http://127.0.0.1:{port}/metrics\n")
             sys.stderr.flush()
         done = Bridge(settings, stop, report.report).run()
     report.end(done)
-
-
-@contextmanager
-def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
-    before = {
-        number: signal.signal(number, lambda *_: stop.set())
-        for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class ProgressReport:

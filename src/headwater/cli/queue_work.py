@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -19,6 +18,7 @@ from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, finish, printable, say, say_json
 from headwater.cli.queue import LeaseOption
 from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.signals import stopped_by_signals
 from headwater.cli.topic import TopicArgument
 from headwater.core.errors import RequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP
@@ -75,7 +75,7 @@ def work(
         with _progress(topic) as advance:
             working = CommandWork(topic, command, advance, as_json=as_json)
             options: dict[str, Any] = {"node": node} if node else {}
-            with _stopped_by_signals(working.stop):
+            with stopped_by_signals(working.interrupt):
                 done = client.work(
                     topic,
                     working.run,
@@ -121,6 +121,12 @@ class CommandWork:
             raise GiveBackError from error
         if code:
             raise CommandFailedError(code)
+
+    def interrupt(self) -> None:
+        """The first signal stops the worker after its running jobs, the second one at once."""
+        if self.stop.is_set:
+            raise KeyboardInterrupt
+        self.stop.set()
 
     def report(self, outcome: Outcome) -> None:
         self._advance(outcome)
@@ -174,25 +180,6 @@ def _complaint(outcome: Outcome) -> str:
 def _summary(done: WorkDone) -> str:
     lost = f", {done.lost:,} lost to their deadlines" if done.lost else ""
     return f"{done.done:,} done, {done.failed:,} failed{lost}"
-
-
-@contextmanager
-def _stopped_by_signals(stop: Stop) -> Iterator[None]:
-    """The first signal stops the worker after its running jobs, the second one at once."""
-
-    def on_signal(_number: int, _frame: object) -> None:
-        if stop.is_set:
-            raise KeyboardInterrupt
-        stop.set()
-
-    before = {
-        number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)
-    }
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 @contextmanager

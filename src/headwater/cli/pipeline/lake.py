@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import re
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +17,7 @@ from headwater.cli.pipeline.flags import (
     RunOptions,
 )
 from headwater.cli.pipeline.job_run import run_job
+from headwater.cli.signals import stopped_by_signals
 from headwater.core.errors import RequestError
 from headwater.core.units import MIB
 
@@ -163,29 +160,11 @@ def lake(
     def run_until_stopped(
         spark: SparkSession, lake_options: LakeOptions, progress: Progress | None
     ) -> LakeReport:
-        with _stop_event() as stop:
+        stop = threading.Event()
+        with stopped_by_signals(stop.set, once=True):
             return job.run(spark, lake_options, progress, stop=stop)
 
     run_job("lake", run_until_stopped, options, run_options, _show)
-
-
-@contextmanager
-def _stop_event() -> Iterator[threading.Event]:
-    """An event for SIGINT and SIGTERM; a second one ends the process as it always did."""
-    stop = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def on_signal(number: int, _frame: FrameType | None) -> None:
-        stop.set()
-        signal.signal(number, before[signal.Signals(number)])
-
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _absolute(location: str) -> str:
