@@ -145,8 +145,23 @@ def portions(splits: list[Split], rows_max: int, bytes_max: int) -> Iterator[lis
         yield portion
 
 
+class _SlicedFiles:
+    """A slice that is read from files, split by split."""
+
+    __slots__ = ()
+    splits: list[Split]
+
+    @property
+    def rows(self) -> int:
+        return sum(p.last_seq - p.first_seq + 1 for p in self.splits)
+
+    @property
+    def size(self) -> int:
+        return sum(split.size for split in self.splits)
+
+
 @dataclass(frozen=True, slots=True)
-class DirectorySlice:
+class DirectorySlice(_SlicedFiles):
     """Seqs of a topic in a data directory."""
 
     topic: str
@@ -159,29 +174,13 @@ class DirectorySlice:
     follower: LogFollower = field(repr=False)
     """Goes on where the log ended when this was planned."""
 
-    @property
-    def rows(self) -> int:
-        return sum(p.last_seq - p.first_seq + 1 for p in self.splits)
-
-    @property
-    def size(self) -> int:
-        return sum(split.size for split in self.splits)
-
 
 @dataclass(frozen=True, slots=True)
-class ColdSlice:
+class ColdSlice(_SlicedFiles):
     """Seqs of a topic in a cold tier by itself."""
 
     topic: str
     splits: list[Split]
-
-    @property
-    def rows(self) -> int:
-        return sum(p.last_seq - p.first_seq + 1 for p in self.splits)
-
-    @property
-    def size(self) -> int:
-        return sum(split.size for split in self.splits)
 
 
 @dataclass(frozen=True, slots=True)

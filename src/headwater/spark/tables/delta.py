@@ -15,12 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwater.core.clock import Clock, SystemClock
-from headwater.spark.tables.columns import VARIANT_TYPE, check_partitions, merged, new_names, plain
+from headwater.spark.tables.columns import VARIANT_TYPE, new_names, plain
 from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.shared_table import DATA, SharedTable
 from headwater.spark.tables.table import (
-    COMMIT_TRIES,
-    CommitConflictError,
     FileLayout,
     Landed,
     Landing,
@@ -36,35 +34,6 @@ class DeltaLake(SharedTable):
     def __init__(self, location: TableLocation, clock: Clock | None = None) -> None:
         super().__init__(location)
         self._clock = clock or SystemClock()
-
-    def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
-        from deltalake import Schema
-        from deltalake.exceptions import CommitFailedError, TableNotFoundError
-        from deltalake.transaction import create_table_with_add_actions
-
-        check_partitions(schema, partition_by)
-        for _ in range(COMMIT_TRIES):
-            table = self._open()
-            if table is None:
-                create_table_with_add_actions(
-                    self.location.uri,
-                    Schema([_delta_field(field) for field in schema]),
-                    [],
-                    mode="ignore",
-                    partition_by=list(partition_by),
-                )
-                continue
-            there = self._columns(table)
-            wanted = merged(there, schema, lambda _there, _wanted: False, self.location.uri)
-            self._check_partitioning(table, partition_by)
-            added = new_names(there, wanted)
-            if not added:
-                return wanted
-            try:
-                table.alter.add_columns([_delta_field(field) for field in added])
-            except (CommitFailedError, TableNotFoundError):
-                continue  # another writer changed the table; read it again
-        raise CommitConflictError(f"{self.location.uri} changes all the time; try again")
 
     def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
         return FileLayout(
@@ -121,6 +90,32 @@ class DeltaLake(SharedTable):
         except CommitFailedError:
             return False
         return True
+
+    def _create(self, schema: Any, partition_by: Sequence[str]) -> None:
+        from deltalake import Schema
+        from deltalake.transaction import create_table_with_add_actions
+
+        create_table_with_add_actions(
+            self.location.uri,
+            Schema([_delta_field(field) for field in schema]),
+            [],
+            mode="ignore",
+            partition_by=list(partition_by),
+        )
+
+    def _alter(self, table: Any, there: Any, wanted: Any) -> bool:
+        from deltalake.exceptions import CommitFailedError, TableNotFoundError
+
+        added = new_names(there, wanted)
+        try:
+            if added:
+                table.alter.add_columns([_delta_field(field) for field in added])
+        except (CommitFailedError, TableNotFoundError):
+            return False
+        return not added
+
+    def _widens(self, there: Any, wanted: Any) -> bool:
+        return False
 
     def _columns(self, table: Any) -> Any:
         import pyarrow as pa

@@ -14,12 +14,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from headwater.core.errors import RequestError
-from headwater.spark.tables.columns import check_partitions, is_wider, merged, plain
+from headwater.spark.tables.columns import is_wider, plain
 from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.shared_table import DATA, SharedTable
 from headwater.spark.tables.table import (
-    COMMIT_TRIES,
-    CommitConflictError,
     FileLayout,
     Landed,
     Landing,
@@ -51,20 +49,6 @@ class IcebergLake(SharedTable):
             )
         self._catalog_name = catalog
         self._identifier = IDENTIFIER if identifier is None else tuple(identifier.split("."))
-
-    def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
-        check_partitions(schema, partition_by)
-        for _ in range(COMMIT_TRIES):
-            table = self._open()
-            if table is None:
-                self._create(schema, partition_by)
-                continue
-            self._check_partitioning(table, partition_by)
-            there = self._columns(table)
-            wanted = merged(there, schema, _widens, self.location.uri)
-            if wanted.equals(there) or self._alter(table, there, wanted):
-                return wanted
-        raise CommitConflictError(f"{self.location.uri} changes all the time; try again")
 
     def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
         return FileLayout(
@@ -158,6 +142,10 @@ class IcebergLake(SharedTable):
             return False
         return True
 
+    def _widens(self, there: Any, wanted: Any) -> bool:
+        """Iceberg has one 32-bit and one 64-bit integer; int8 and int16 never come out of it."""
+        return is_wider(wanted, there)
+
     def _columns(self, table: Any) -> Any:
         return plain(table.schema().as_arrow())
 
@@ -187,8 +175,3 @@ def _properties(landing: Landing) -> dict[str, str]:
         _key(landing, "checkpoint"): landing.checkpoint,
         _key(landing, "rules"): landing.rules,
     }
-
-
-def _widens(there: Any, wanted: Any) -> bool:
-    """Iceberg has one 32-bit and one 64-bit integer; int8 and int16 never come out of it."""
-    return is_wider(wanted, there)

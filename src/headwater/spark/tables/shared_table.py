@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Final
 
 from headwater.core.errors import RequestError
+from headwater.spark.tables.columns import check_partitions, merged
 from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import (
     COMMIT_TRIES,
@@ -39,6 +40,18 @@ class SharedTable(ABC):
         """The table as it is now, in the library's form; None: there is none."""
 
     @abstractmethod
+    def _create(self, schema: Any, partition_by: Sequence[str]) -> None:
+        """Make the table, unless another writer does."""
+
+    @abstractmethod
+    def _alter(self, table: Any, there: Any, wanted: Any) -> bool:
+        """Give it the columns wanted. False when the table must be read again."""
+
+    @abstractmethod
+    def _widens(self, there: Any, wanted: Any) -> bool:
+        """A column of the first type can be given the second."""
+
+    @abstractmethod
     def _columns(self, table: Any) -> Any:
         """Its columns as Arrow."""
 
@@ -61,6 +74,20 @@ class SharedTable(ABC):
     def landed(self, landing: Landing) -> Landed | None:
         table = self._open()
         return None if table is None else self._landed(table, landing)
+
+    def evolve(self, schema: Any, partition_by: Sequence[str]) -> Any:
+        check_partitions(schema, partition_by)
+        for _ in range(COMMIT_TRIES):
+            table = self._open()
+            if table is None:
+                self._create(schema, partition_by)
+                continue
+            self._check_partitioning(table, partition_by)
+            there = self._columns(table)
+            wanted = merged(there, schema, self._widens, self.location.uri)
+            if wanted.equals(there) or self._alter(table, there, wanted):
+                return wanted
+        raise CommitConflictError(f"{self.location.uri} changes all the time; try again")
 
     def commit(self, landing: Landing, files: Sequence[WrittenFile]) -> None:
         for _ in range(COMMIT_TRIES):
