@@ -7,7 +7,7 @@ import gc
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
@@ -115,8 +115,10 @@ class Source:
         return Finding(self.path, line, message)
 
 
+@cache
 def every_source() -> tuple[Source, ...]:
-    """All Python files of the repository, parsed. Rooms that are not built yet are absent."""
+    """All Python files of the repository, each read and parsed once for all rules. Rooms that are
+    not built yet are absent."""
     sources = tuple(
         Source(PurePosixPath(path.relative_to(REPOSITORY).as_posix()), path.read_text("utf-8"))
         for folder in SOURCE_FOLDERS

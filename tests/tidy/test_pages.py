@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from tests.tidy import pages, shape
-from tests.tidy.source import PACKAGE, REPOSITORY, Finding, Source
+from tests.tidy.source import PACKAGE, REPOSITORY, Finding, Source, every_source
 
 CONTRIBUTING = pages.page("CONTRIBUTING.md")
 README = pages.page("README.md")
@@ -26,8 +26,8 @@ PAGES = [
 
 
 @pytest.fixture(scope="module")
-def package(sources: tuple[Source, ...]) -> list[Source]:
-    return [source for source in sources if source.in_package]
+def package() -> list[Source]:
+    return [source for source in every_source() if source.in_package]
 
 
 @pytest.fixture(scope="module")

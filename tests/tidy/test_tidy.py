@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 
 from tests.tidy import conduct, imports, names, shape
-from tests.tidy.source import REPOSITORY, SOURCE_FOLDERS, Finding, Source
+from tests.tidy.source import REPOSITORY, SOURCE_FOLDERS, Finding, Source, every_source
 
 Rule = Callable[[Source], Iterator[Finding]]
 
@@ -28,6 +28,11 @@ RULES: tuple[Rule, ...] = (
 )
 TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yml", ".yaml", ".cfg", ".sh"}
 TOP_LEVEL = ("*.md", "*.toml", "Makefile", ".ci/*")
+
+
+@pytest.fixture(scope="module")
+def sources() -> tuple[Source, ...]:
+    return every_source()
 
 
 def every_text() -> Iterator[Source]:
