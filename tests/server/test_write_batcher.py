@@ -15,7 +15,7 @@ from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.engine.topics.write import Write
-from headwater.server.http import write_replies
+from headwater.server.http import write_batcher, write_replies
 from headwater.wire.answers import (
     Performance,
     WriteAnswer,
@@ -292,6 +292,20 @@ def test_a_bad_write_to_one_topic_leaves_the_other_topics_of_its_turn_alone(
     (record,) = writers.all[0].diff(other).json["records"]
     assert (record["data"], record["$node"]) == ("c", "n")
     assert sorted(record["data"] for record in writers.records().values()) == ["a", "b"]
+
+
+def test_bodies_that_cannot_be_read_together_are_read_one_by_one(
+    writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class NoMemory:
+        def plain_records(self, *_given: Any) -> Any:
+            raise MemoryError
+
+    monkeypatch.setattr(write_batcher, "_native", NoMemory())
+    answers = writers.send_at_once([single(n) for n in range(WRITERS)])
+    assert [answer.status for answer in answers] == [200] * WRITERS
+    records = writers.records()
+    assert [records[answer.json["first_seq"]]["data"] for answer in answers] == list(range(WRITERS))
 
 
 def test_what_is_not_taken_together_is_tried_one_by_one(

@@ -10,6 +10,7 @@ Keeps I2, I3, I13.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -208,19 +209,26 @@ class Appender:
         except BaseException:
             self._take_back(writes)
             raise
-        for (shard, durability), submission in submissions.items():
+        left = deque(submissions.items())
+        while left:
+            (shard, durability), submission = left[0]
             try:
                 self._core.submit_to(shard, submission.ticket(durability))
             except HeadwaterError as refusal:
                 self._take_back(submission.writes)
                 for write in submission.writes:
                     write.refusal = refusal
-                continue
-            for write in submission.writes:
-                if durability is Durability.FSYNC:
-                    write.waits = True
-                    write.topic.waiting += 1
-                self._under_way(write)
+            except BaseException:
+                for _, unsent in left:
+                    self._take_back(unsent.writes)
+                raise
+            else:
+                for write in submission.writes:
+                    if durability is Durability.FSYNC:
+                        write.waits = True
+                        write.topic.waiting += 1
+                    self._under_way(write)
+            left.popleft()
 
     def _take_back(self, writes: Sequence[Write]) -> None:
         """Nothing of these reached the log."""

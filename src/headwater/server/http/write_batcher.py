@@ -13,6 +13,7 @@ Keeps I2, I15.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -147,11 +148,11 @@ class WriteBatcher:
     def _read(self, bodies: list[bytes | bytearray]) -> tuple[list[bytes | None], list[bytes]]:
         """Payloads and tags of the bodies that bring nothing else; None where that is not so, or
         not certain."""
-        if _native is None:
-            return [None] * len(bodies), [b""] * len(bodies)
-        read: tuple[list[bytes | None], list[bytes]] = _native.plain_records(
-            bodies, self._record_bytes_max, limits.TAG_BYTES_MAX
-        )
+        read: tuple[list[bytes | None], list[bytes]] = [None] * len(bodies), [b""] * len(bodies)
+        if _native is not None:
+            # Without memory for all at once each is decoded alone, and answered (I15).
+            with contextlib.suppress(MemoryError):
+                read = _native.plain_records(bodies, self._record_bytes_max, limits.TAG_BYTES_MAX)
         return read
 
     def _fill(self, batch: _Batch, datas: list[bytes | None], tags: list[bytes]) -> None:

@@ -16,6 +16,7 @@ from headwater.core.errors import (
 )
 from headwater.engine.database import Database
 from headwater.engine.engine import Engine
+from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.engine.topics.write import Write
 from headwater.testing import Fault, FaultDisk, Verb
@@ -106,6 +107,34 @@ def test_what_a_shard_has_no_room_for_gives_its_seqs_back() -> None:
     assert isinstance(first, Write)
     assert isinstance(second, Write)
     assert (first.answer().first_seq, second.answer().first_seq) == (1, 1)
+    life.abandon()
+
+
+def test_a_turn_that_finds_no_memory_for_its_tickets_gives_all_its_seqs_back() -> None:
+    life = Life(new_disk(), settings=with_shards(SMALL, 4))
+    names = [f"t{number}" for number in range(12)]
+    for name in names:
+        life.create(name)
+    core = life.db.engine.core
+    live_bytes, submit_to = core.live_bytes, type(core).submit_to
+    submitted: list[int] = []
+
+    def runs_out(self: EngineCore, shard: int, ticket: Ticket) -> None:
+        if submitted:
+            raise MemoryError
+        submitted.append(shard)
+        submit_to(self, shard, ticket)
+
+    with pytest.MonkeyPatch.context() as patch, life.owner.holding():
+        patch.setattr(type(core), "submit_to", runs_out)
+        with pytest.raises(MemoryError):
+            begin(life.db.engine, **{name: brought() for name in names})
+    topics = [life.db.engine.topic(name) for name in names]
+    assert len({topic.shard for topic in topics}) > 1
+    for topic in topics:
+        assert topic.log.head_seq == topic.log.visible_seq == int(topic.shard in submitted)
+    written = sum(topic.log.bytes for topic in topics)
+    assert core.live_bytes == live_bytes + written
     life.abandon()
 
 
