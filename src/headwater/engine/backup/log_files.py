@@ -8,9 +8,8 @@ from headwater.disk import Disk, OpenMode
 from headwater.engine.backup.archive import ArchiveWriter, read_chunks
 from headwater.engine.read_only import DirectoryView
 from headwater.format.backup import BackupMember
-from headwater.format.current import Current, encode_current
+from headwater.format.log_state import Current, encode_current, encode_repairs
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME, WAL_DIRECTORY
-from headwater.format.repairs import encode_repairs
 from headwater.format.snapshot import META_DIRECTORY, decode_snapshot, snapshot_name
 from headwater.recovery.topics.scan import FileScan
 from headwater.recovery.topics.survey import ShardSurvey

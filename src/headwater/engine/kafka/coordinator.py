@@ -24,7 +24,7 @@ from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.pending import Pending
 from headwater.model.kafka_group import ConsumerGroup, JoinRequest, Outcome, Phase, Refusal, Refused
-from headwater.model.kafka_group.durable_group import DurableGroup
+from headwater.model.kafka_group.group import DurableGroup
 from headwater.observe.logs import Logger
 from headwater.wire.kafka.subscription import CONSUMER, subscribed_topics
 

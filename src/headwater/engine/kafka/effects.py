@@ -9,7 +9,7 @@ from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.format.kafka import events
 from headwater.format.kafka.events import AnyEvent
-from headwater.format.kafka.partition_names import partition_name
+from headwater.format.kafka.names import partition_name
 from headwater.recovery.history.kafka import KafkaFold, KafkaSink
 
 

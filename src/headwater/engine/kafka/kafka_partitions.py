@@ -24,7 +24,7 @@ from headwater.engine.operation import Answered, AsOwner, Operation
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.engine.topics.write import PendingAppend
-from headwater.format.kafka.partition_names import parse_partition_name, partition_name
+from headwater.format.kafka.names import parse_partition_name, partition_name
 from headwater.model.match import TagMatcher
 
 

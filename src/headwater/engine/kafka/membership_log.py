@@ -19,7 +19,7 @@ from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.pending import Pending
 from headwater.format.kafka.events import GroupMembership
 from headwater.model.kafka_group import Outcome, Phase, Refusal, Refused
-from headwater.model.kafka_group.durable_group import DurableGroup, GroupStanding
+from headwater.model.kafka_group.group import DurableGroup, GroupStanding
 from headwater.observe.logs import Logger
 
 _UNAVAILABLE = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)

@@ -7,7 +7,7 @@ from typing import Final
 
 from headwater.format.kafka.events import GroupMember, GroupMembership
 from headwater.model.kafka_group import Member
-from headwater.model.kafka_group.durable_group import DurableGroup
+from headwater.model.kafka_group.group import DurableGroup
 
 MEMBER_BYTES: Final = 64
 """About what lengths, times and the rest of a member take."""

@@ -7,8 +7,7 @@ from typing import Final
 
 from headwater.engine.machines.tables import InstanceDeletion
 from headwater.model.machines.definition import Definition
-from headwater.model.machines.instance import Instance
-from headwater.model.machines.remembered import Key, RememberedAnswer
+from headwater.model.machines.instance import Instance, Key, RememberedAnswer
 
 _UNKNOWN: Final = object()
 

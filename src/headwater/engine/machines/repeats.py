@@ -5,7 +5,7 @@ from __future__ import annotations
 from headwater.api import machine_requests as requests
 from headwater.engine.machines.answers import Applied, Created
 from headwater.model.machines.errors import CONFLICT, MachineError
-from headwater.model.machines.remembered import RememberedAnswer
+from headwater.model.machines.instance import RememberedAnswer
 
 
 def created_again(known: RememberedAnswer, request: requests.CreateInstance) -> Created:

@@ -15,8 +15,7 @@ from headwater.format.segment import SegmentPart, segment_file_name, topic_direc
 from headwater.store.cold_address import find_cold_tier, remembered_cold_tier
 from headwater.store.object_store import shown_address
 from headwater.store.segment_stores import ColdTier, SegmentStore
-from headwater.store.verify import FaultKind, TopicSegmentCheck, VerifyFault
-from headwater.store.verify_cold import verify_cold_segment
+from headwater.store.verify import FaultKind, TopicSegmentCheck, VerifyFault, verify_cold_segment
 
 UNKNOWN: Final = "its frames were not checked: name the cold tier with --cold"
 

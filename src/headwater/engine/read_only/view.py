@@ -27,7 +27,7 @@ from headwater.engine.topics.reader import Reader
 from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
-from headwater.model.retention_clock import RetentionClock
+from headwater.model.retention import RetentionClock
 from headwater.recovery.topics.follower import LogFollower
 from headwater.recovery.topics.replay import FrameGroup
 from headwater.recovery.topics.report import inspect_until_stable, refuse_unfinished

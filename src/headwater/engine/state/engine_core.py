@@ -25,7 +25,7 @@ from headwater.engine.state.topic_registry import Registry
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import ShardMeta
-from headwater.model.retention_clock import RetentionClock
+from headwater.model.retention import RetentionClock
 from headwater.model.topic import TopicLog
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.maps import SegmentMaps
