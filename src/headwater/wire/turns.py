@@ -128,9 +128,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 _failures: Final = msgspec.json.Decoder(list[Failure])
 
 
-def encode_turn(
-    number: int, groups: list[GroupIn], tags: list[bytes], datas: list[bytes]
-) -> bytes:
+def encode_turn(number: int, groups: list[GroupIn], tags: list[bytes], datas: list[bytes]) -> bytes:
     """The records of all groups, one group behind the other."""
     if _native is not None:
         encoded: bytes = _native.encode_turn(VERSION, number, groups, tags, datas)

@@ -1,4 +1,4 @@
-"""Turns and replies between gateways and the sequencer: what goes in comes out, whoever packs it."""
+"""Turns and their replies: what goes in comes out, whoever packs it, and nothing else does."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def outcome(function: Callable[[bytes], Any], frame: bytes) -> Any:
 def bent(draw: st.DrawFn, frames: st.SearchStrategy[bytes]) -> bytes:
     """A frame of which something was changed, cut off or added."""
     frame = bytearray(draw(frames))
-    for at, value in draw(st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4)):
+    for at, value in draw(
+        st.lists(st.tuples(st.integers(0, 200), st.integers(0, 255)), max_size=4)
+    ):
         frame[at % len(frame)] = value
     cut = draw(st.integers(0, len(frame)))
     return bytes(frame[:cut] if draw(st.booleans()) else frame) + draw(st.binary(max_size=3))
