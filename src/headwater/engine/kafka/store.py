@@ -32,7 +32,7 @@ from headwater.engine.owner import Owner, Pending
 from headwater.format.kafka import events
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
 from headwater.recovery.kafka.repair import TailCut, recover_kafka
-from headwater.recovery.kafka.report import KafkaReport
+from headwater.recovery.kafka.survey import KafkaReport
 from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wal.batch_log import BatchLog
 from headwater.wal.committer import LogState

@@ -60,7 +60,7 @@ from headwater.engine.topics.operations import (
     topics_operation,
 )
 from headwater.engine.topics.watch import topic_watch, watch_operation
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 

@@ -28,8 +28,8 @@ from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
 from headwater.model.retention_clock import RetentionClock
 from headwater.recovery.topics.follower import LogFollower
-from headwater.recovery.topics.inspection import inspect_until_stable, refuse_unfinished
 from headwater.recovery.topics.replay import FrameGroup
+from headwater.recovery.topics.report import inspect_until_stable, refuse_unfinished
 from headwater.recovery.topics.snapshots import snapshot_numbers
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.object_store import open_cold_tier

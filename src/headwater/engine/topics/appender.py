@@ -281,8 +281,11 @@ class Appender:
             control.append(flush.body)
             count += flush.frame_count
         if records.keys is not None:
-            seqs = ((key, write.first_seq + at) for at, key in records.keys.items())
-            write.keys = [Keyed(key, seq, seq) for key, seq in seqs]
+            seq = write.first_seq
+            write.keys = [
+                Keyed(key, seq + position, seq + position + count - 1)
+                for key, position, count in records.keys
+            ]
         if write.keys:
             control += self._remember(write)
             count += len(write.keys)
