@@ -22,8 +22,8 @@ from headwater.engine.database import Database
 from headwater.engine.drivers import BlockingDriver
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation
+from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, encode_records
-from headwater.engine.topics.write import Write
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock
 from tests.rig.comparison import Judge, agree, is_ahead

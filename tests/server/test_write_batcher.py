@@ -16,8 +16,8 @@ import pytest
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.engine.state.topic import Topic
+from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.engine.topics.write import Write
 from headwater.server.http import write_batcher, write_replies
 from headwater.wire.answers import (
     Performance,

@@ -24,9 +24,9 @@ from headwater.core import limits
 from headwater.core.errors import HeadwaterError
 from headwater.core.results import Appended
 from headwater.core.units import MIB
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
+from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, checked_key
-from headwater.engine.topics.write import Write
 from headwater.format.frame import FrameFlag
 from headwater.native import compiled
 from headwater.server.backend import Backend

@@ -12,7 +12,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from headwater.engine.topics.write import Write
+from headwater.engine.topics.publisher import Write
 from headwater.native import compiled
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
