@@ -91,7 +91,7 @@ NAME_BYTES_MAX: Final = 2**16 - 1
 TAG_BYTES_MAX: Final = 2**16 - 1
 
 
-class Outcome(IntEnum):
+class GroupOutcome(IntEnum):
     WRITTEN = 0
     ALONE = 1
     """Nothing of the group was written; each request has to be asked by itself."""
@@ -99,7 +99,7 @@ class Outcome(IntEnum):
     """The log said so: whether anything is on disk is for the error to say."""
 
 
-_OUTCOMES: Final = len(Outcome)
+_OUTCOMES: Final = len(GroupOutcome)
 
 
 # Plain tuples: they are made and taken apart for every topic of every turn.
@@ -111,7 +111,7 @@ Row = tuple[int, int, int, int, int, int, int, int]
 """As `ROW` has it."""
 
 
-class Turn(NamedTuple):
+class TurnFrame(NamedTuple):
     number: int
     groups: list[GroupOut]
 
@@ -155,11 +155,11 @@ def encode_turn(number: int, groups: list[GroupIn], tags: list[bytes], datas: li
     return b"".join(parts)
 
 
-def decode_turn(frame: bytes) -> Turn:
+def decode_turn(frame: bytes) -> TurnFrame:
     """What `encode_turn` was given. Anything else is a FormatError."""
     if _native is not None:
         try:
-            return Turn(*_native.decode_turn(VERSION, frame))
+            return TurnFrame(*_native.decode_turn(VERSION, frame))
         except ValueError as error:
             raise FormatError(str(error)) from error
     head = TURN.unpack(frame)
@@ -187,7 +187,7 @@ def decode_turn(frame: bytes) -> Turn:
         cuts = [frame[first:end] for first, end in pairwise(ends)]
         groups.append((key, name, requests, cuts[::2], cuts[1::2], size))
         at += size
-    return Turn(head["number"], groups)
+    return TurnFrame(head["number"], groups)
 
 
 def encode_reply(rows: list[Row], failures: Sequence[Failure] = ()) -> bytes:
@@ -219,7 +219,7 @@ def decode_reply(frame: bytes) -> tuple[list[Row], list[Failure]]:
         failures = _failures.decode(frame[errors_at:]) if errors_at < len(frame) else []
     except msgspec.MsgspecError as error:
         raise FormatError("errors that cannot be read") from error
-    named = {row[3] for row in rows if row[2] == Outcome.FAILED}
+    named = {row[3] for row in rows if row[2] == GroupOutcome.FAILED}
     _require(max(named, default=-1) < len(failures), "an error that there is not")
     return rows, failures
 

@@ -20,9 +20,9 @@ from headwater.wire.turns import (
     Failure,
     GroupIn,
     GroupOut,
-    Outcome,
+    GroupOutcome,
     Row,
-    Turn,
+    TurnFrame,
     decode_reply,
     decode_turn,
     encode_reply,
@@ -45,14 +45,14 @@ def groups(draw: st.DrawFn) -> GroupOut:
     return draw(u32), draw(names), requests, tags, datas, size
 
 
-some_turns = st.builds(Turn, u32, st.lists(groups(), min_size=1, max_size=6))
+some_turns = st.builds(TurnFrame, u32, st.lists(groups(), min_size=1, max_size=6))
 rows = st.lists(
     st.tuples(u32, u32, st.sampled_from([0, 1]), u32, u64, u64, u64, u64), min_size=1, max_size=9
 )
 FAILURES = [Failure("disk_full", "no room", {"path": "wal"}, {"retry-after": "1"})]
 
 
-def packed(turn: Turn) -> bytes:
+def packed(turn: TurnFrame) -> bytes:
     given_groups: list[GroupIn] = [
         (key, name.encode(), requests, len(datas))
         for key, name, requests, _, datas, _ in turn.groups
@@ -63,14 +63,14 @@ def packed(turn: Turn) -> bytes:
 
 
 @given(some_turns)
-def test_a_turn_comes_out_as_it_went_in(turn: Turn) -> None:
+def test_a_turn_comes_out_as_it_went_in(turn: TurnFrame) -> None:
     assert decode_turn(packed(turn)) == turn
     assert pure(decode_turn, turns, pure(packed, turns, turn)) == turn
 
 
 @is_compiled
 @given(some_turns)
-def test_turns_are_the_same_bytes(turn: Turn) -> None:
+def test_turns_are_the_same_bytes(turn: TurnFrame) -> None:
     assert packed(turn) == pure(packed, turns, turn)
 
 
@@ -78,7 +78,7 @@ def test_turns_are_the_same_bytes(turn: Turn) -> None:
 def test_a_reply_comes_out_as_it_went_in(given_rows: list[Row], fails: bool) -> None:
     failures = FAILURES if fails else []
     if fails:
-        given_rows.append((1, 2, Outcome.FAILED, 0, 0, 0, 0, 0))
+        given_rows.append((1, 2, GroupOutcome.FAILED, 0, 0, 0, 0, 0))
     frame = encode_reply(given_rows, failures)
     assert frame == pure(encode_reply, turns, given_rows, failures)
     assert decode_reply(frame) == (given_rows, failures)
@@ -114,7 +114,7 @@ def test_a_reply_that_was_bent_is_refused_or_means_the_same_to_both(frame: bytes
     assert outcome(decode_reply, frame) == pure(outcome, turns, decode_reply, frame)
 
 
-ONE = packed(Turn(7, [(1, "t", 1, [b"g"], [b"data"], 5)]))
+ONE = packed(TurnFrame(7, [(1, "t", 1, [b"g"], [b"data"], 5)]))
 
 
 def changed(frame: bytes, layout: Any, at: int, field: str, value: int) -> bytes:
@@ -150,7 +150,7 @@ def test_a_bad_turn_is_refused(why: str) -> None:
         assert found is FormatError
 
 
-REPLIED = encode_reply([(1, 2, Outcome.FAILED, 0, 0, 0, 0, 0)], FAILURES)
+REPLIED = encode_reply([(1, 2, GroupOutcome.FAILED, 0, 0, 0, 0, 0)], FAILURES)
 BAD_REPLIES = {
     "version": changed(REPLIED, REPLY, 0, "version", 2),
     "no rows": changed(REPLIED, REPLY, 0, "row_count", 0),
