@@ -19,8 +19,7 @@ from headwater.disk import Disk
 from headwater.engine.owner import BatonOwner
 from headwater.engine.start.topic_recovery import TopicRecovery
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.tail import TailCache
-from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic import TailCache, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import Loaded, install, load_topic
 from headwater.engine.topics.reader import Reader

@@ -1,4 +1,4 @@
-"""Names of the files in `kafka/`, with numbers without padding (`n.log`, `n.oidx`); of partitions."""
+"""Names of the files in `kafka/`, without padding (`n.log`, `n.oidx`), and of partitions."""
 
 from __future__ import annotations
 

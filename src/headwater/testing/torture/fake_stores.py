@@ -32,7 +32,7 @@ from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.transition_feeder import TransitionFeeder
 from headwater.engine.maintenance.thread import MaintenanceThread
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.engine.routers.forwarder_thread import ForwarderThread
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.kafka.batch import read_header
