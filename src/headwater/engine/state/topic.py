@@ -18,10 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
-import numpy
-from numpy.typing import NDArray
-
 from headwater.config.topic import TopicSettings
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import HeadwaterError, StorageError
 from headwater.core.results import TopicState
 from headwater.engine.partition import ReadPlan, Wakeup

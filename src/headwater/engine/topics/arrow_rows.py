@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.engine.partition import ReadPlan
 from headwater.engine.topics.operations import Take, Taken
 from headwater.engine.topics.reader import ReadFilter

@@ -10,8 +10,7 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
 from headwater.format.router_frames import (
