@@ -11,7 +11,7 @@ from headwater.core.clock import Clock
 from headwater.core.errors import AccessError
 from headwater.disk import DirectoryLock, Disk, sync_names
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.recovery.topics.repair import RecoveredWal, recover
 from headwater.recovery.topics.replay import FrameGroup, replay
 from headwater.recovery.topics.snapshots import LatestSnapshot, find_snapshot
