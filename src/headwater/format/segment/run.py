@@ -61,7 +61,7 @@ _ALIKE_MIN: Final = 256
 _ALIKE_BYTES_MAX: Final = 4 * 2**20
 _COPY_BYTES_MAX: Final = 1_000
 """Frames up to about this size are cheaper to copy than to check in place."""
-_DEAD_FLAGS: Final = int(IndexFlag.DELETED | IndexFlag.LOST)
+_NOT_DEAD_FLAGS: Final = 0xFF & ~int(IndexFlag.DELETED | IndexFlag.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,9 @@ def _dead_rows(
     if dead_ts is None or len(dead) != count or len(dead_ts) != count:
         raise FormatError(f"{count} records need as many dead flags and times")
     is_dead: NDArray[numpy.bool_] = dead != 0
-    if numpy.any(dead[is_dead] & ~_DEAD_FLAGS) or not numpy.all(dead[is_dead] & IndexFlag.DELETED):
+    if numpy.any(dead[is_dead] & _NOT_DEAD_FLAGS) or not numpy.all(
+        dead[is_dead] & IndexFlag.DELETED
+    ):
         raise FormatError("a dead record is deleted or deleted and lost, nothing else")
     return is_dead
 
