@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.format.segment import (
     ENTRY_BYTES,
-    INDEX_DTYPE,
     INDEX_ENTRY,
     SEGMENT_FRAME_BYTES_MIN,
     IndexFlag,
@@ -67,7 +65,7 @@ def _check(buffer: bytearray, first: int, end: int) -> None:
 
 
 def _view(buffer: bytearray, first: int, end: int) -> Any:
-    return numpy.frombuffer(buffer, INDEX_DTYPE)[first:end]
+    return numpy.frombuffer(buffer, INDEX_ENTRY.dtype)[first:end]
 
 
 def first_alive(buffer: bytearray, first: int, end: int) -> int:

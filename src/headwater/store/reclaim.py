@@ -28,10 +28,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import PurePath
 
-import numpy
-from numpy.typing import NDArray
-
 from headwater.config.store import SegmentSettings
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError, InvariantError
 from headwater.disk import Disk, File, OpenMode, sync_file, sync_names, write_all
 from headwater.format.segment import (

@@ -19,8 +19,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final, Protocol
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import DamageError, ForeignFileError
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.segment import (
@@ -406,7 +405,7 @@ def _gaps(ranges: Sequence[SegmentRange], expected: Expected | None) -> list[ran
 
 
 FOREIGN_INDEX: Final = "this is the index of another segment"
-_DELETED: Final = numpy.uint8(IndexFlag.DELETED)
+_DELETED: Final = int(IndexFlag.DELETED)
 
 
 def verify_cold_segment(

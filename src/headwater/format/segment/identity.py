@@ -20,8 +20,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.format.frame import CHECKSUM_BYTES
 from headwater.format.segment.entry import (
     CHECK_PRIME,

@@ -17,11 +17,9 @@ import errno
 import threading
 from collections import OrderedDict
 from pathlib import PurePath
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError
 from headwater.core.units import KIB
 from headwater.disk import Disk, OpenMode
@@ -97,7 +95,7 @@ class KafkaSegmentFiles:
         return view
 
 
-Ids = NDArray[numpy.uint64]
+Ids: TypeAlias = "NDArray[numpy.uint64]"
 
 
 class SegmentTable(NamedTuple):

@@ -11,9 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.units import MIB
 from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, sync_names, write_all
 from headwater.format.checksum import checksum64
