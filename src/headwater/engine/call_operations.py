@@ -13,7 +13,7 @@ from headwater.api.call_list import ApiCall, Records, WatchingCall
 from headwater.api.watch_starts import watch_starts
 from headwater.core.errors import InvalidRequestError
 from headwater.engine.engine import Engine
-from headwater.engine.metrics import metrics_operation
+from headwater.engine.metrics import metrics_operation, readiness_of
 from headwater.engine.operation import AsOwner, Operation, WatchOperation
 from headwater.engine.queues.dead_letters import requeue_operation
 from headwater.engine.queues.operations import (
@@ -23,7 +23,6 @@ from headwater.engine.queues.operations import (
     nack_operation,
     queue_stats_operation,
 )
-from headwater.engine.readiness import readiness_of
 from headwater.engine.routers.operations import (
     delete_router_operation,
     put_router_operation,
