@@ -14,9 +14,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-import numpy
-
 from headwater.config.topic import TopicType
+from headwater.core.arrays import numpy
 from headwater.core.errors import HeadwaterError, NotAQueueError
 from headwater.core.limits import CLAIM_BYTES_MAX, LEASE_MS_CLAMP
 from headwater.core.records import Record
