@@ -28,6 +28,7 @@ from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
 from headwater.model.retention_clock import RetentionClock
+from headwater.observe.waits import Waits
 from headwater.recovery.topics.follower import LogFollower
 from headwater.recovery.topics.inspection import inspect_until_stable, refuse_unfinished
 from headwater.recovery.topics.replay import FrameGroup
@@ -72,6 +73,7 @@ class DirectoryView:
             settings,
             clock,
             BatonOwner(),
+            Waits(clock, 0),
             RetentionClock(clock.wall_ms(), clock.monotonic_us()),
             SeqCeilings(settings.wal.head_ahead),
             TailCache(settings.cache_bytes),
