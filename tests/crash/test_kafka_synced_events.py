@@ -26,8 +26,7 @@ from headwater.format.kafka.entry import (
     read_entries,
 )
 from headwater.format.kafka.events import INTERNAL_KEY, Synced, decode_event, encode_event
-from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import check_kafka_segment
+from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, plan_kafka
 from headwater.recovery.kafka.walk import entries_known_synced
 from headwater.testing import DROPS, RANDOM, FakeDisk, FaultDisk, Verb
 from headwater.testing.trace import Image

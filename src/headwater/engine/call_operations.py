@@ -30,16 +30,17 @@ from headwater.engine.routers.operations import (
     router_operation,
     routers_operation,
 )
-from headwater.engine.topics.creation import create_operation
+from headwater.engine.topics.arrow import arrow_page_operation
 from headwater.engine.topics.operations import (
     append_operation,
+    create_operation,
     delete_operation,
     diff_operation,
     drop_operation,
+    request_of,
     state_operation,
     topics_operation,
 )
-from headwater.engine.topics.read_calls import arrow_page_operation, request_of
 from headwater.engine.topics.watch import (
     TopicsWatch,
     topic_watch,

@@ -22,8 +22,7 @@ from headwater.engine.maintenance.housekeeping import Housekeeping
 from headwater.engine.maintenance.snapshotter import Snapshotter
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.operation import Operation
-from headwater.engine.owner import LoopOwner, Owner
-from headwater.engine.pending import Change
+from headwater.engine.owner import Change, LoopOwner, Owner
 from headwater.engine.pressure import PressureControl
 from headwater.engine.routers.copy_rounds import CopyRounds
 from headwater.engine.routers.definitions import Routers
@@ -31,8 +30,7 @@ from headwater.engine.routers.forwarder_thread import ForwarderThread
 from headwater.engine.start.losses import RecoveryNotes
 from headwater.engine.start.topic_recovery import TopicRecovery
 from headwater.engine.state.engine_core import EngineCore, ShardProgress
-from headwater.engine.state.tail import TailCache
-from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic import TailCache, Topic
 from headwater.engine.topics.appender import Appender
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import install, load_once

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from headwater.config.topic import TopicSettings
 from headwater.core.durability import Durability
 from headwater.core.results import TopicState
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.format.kafka.batch import BatchHeader
 from headwater.model.selection import Selection
 from headwater.store.checked_reads import RecordDamage

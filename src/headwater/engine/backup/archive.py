@@ -28,7 +28,7 @@ from headwater.format.backup import (
 )
 from headwater.format.checksum import RunningChecksum
 from headwater.format.frame import UnknownFrameError
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.store.failures import file_work
 from headwater.store.segment import SegmentChangedError
 

@@ -12,8 +12,8 @@ from headwater.format.current import Current, encode_current
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME, WAL_DIRECTORY
 from headwater.format.repairs import encode_repairs
 from headwater.format.snapshot import META_DIRECTORY, decode_snapshot, snapshot_name
+from headwater.recovery.topics.scan import FileScan
 from headwater.recovery.topics.survey import ShardSurvey
-from headwater.recovery.topics.verdict import FileScan
 from headwater.store.pair import read_all
 from headwater.store.segment import SegmentChangedError
 

@@ -86,7 +86,7 @@ def _cut(engine: Engine, topic: Topic, point: RestorePoint) -> int:
     log.delete_seqs(to_delete)
     topic.unflagged.append(to_delete)
     engine.core.dirty[topic.topic_id] = topic
-    engine.topics.shed(topic)
+    engine.core.shed(topic)
     engine.topics.touched(topic)
     return len(to_delete)
 

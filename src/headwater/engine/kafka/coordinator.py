@@ -22,7 +22,7 @@ from headwater.engine.kafka.group_offsets import Committed
 from headwater.engine.kafka.membership_log import MembershipLog
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.unavailable import UnavailableKafka
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.model.kafka_group import ConsumerGroup, JoinRequest, Outcome, Phase, Refusal, Refused
 from headwater.model.kafka_group.durable_group import DurableGroup
 from headwater.observe.logs import Logger

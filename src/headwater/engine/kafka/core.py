@@ -27,8 +27,7 @@ from headwater.engine.kafka.partition import (
 )
 from headwater.engine.kafka.producers import Producers
 from headwater.engine.kafka.registry import TopicRegistry
-from headwater.engine.owner import Owner
-from headwater.engine.pending import Change
+from headwater.engine.owner import Change, Owner
 from headwater.engine.state.damage_ledger import DamageLedger
 from headwater.format.kafka.checkpoint import SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES

@@ -22,8 +22,8 @@ from headwater.engine.kafka.partition_writes import append_records, delete_befor
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.operation import Answered, AsOwner, Operation
 from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.topics.publisher import PendingAppend
 from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.engine.topics.write import PendingAppend
 from headwater.format.kafka.partition_names import parse_partition_name, partition_name
 from headwater.model.match import TagMatcher
 

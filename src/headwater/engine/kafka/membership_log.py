@@ -16,7 +16,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.memberships import empty_membership, group_from, membership_of
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.unavailable import UnavailableKafka
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.format.kafka.events import GroupMembership
 from headwater.model.kafka_group import Outcome, Phase, Refusal, Refused
 from headwater.model.kafka_group.durable_group import DurableGroup, GroupStanding

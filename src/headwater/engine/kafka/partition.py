@@ -20,8 +20,8 @@ from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.durability import Durability
 from headwater.core.results import TopicState
 from headwater.engine.kafka.producers import Producers
+from headwater.engine.owner import Pending
 from headwater.engine.partition import Batch, BatchPlan, OffsetLookup, Produced, ReadPlan, Wakeup
-from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, PartitionMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, entry_key, split_key

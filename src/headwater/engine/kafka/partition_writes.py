@@ -14,10 +14,10 @@ from headwater.core.durability import Durability
 from headwater.core.errors import FormatError, HeadConflictError, InvalidRequestError
 from headwater.core.results import Appended, Deleted
 from headwater.engine.kafka.partition import KafkaPartition
+from headwater.engine.owner import Pending
 from headwater.engine.partition import Produced
-from headwater.engine.pending import Pending
+from headwater.engine.topics.publisher import Keyed, PendingAppend
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
-from headwater.engine.topics.write import Keyed, PendingAppend
 from headwater.format.frame import FrameFlag, split_data
 from headwater.format.kafka.mapping import to_kafka
 from headwater.format.kafka.records import NewRecord, encode_batch

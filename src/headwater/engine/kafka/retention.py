@@ -16,7 +16,7 @@ from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.kafka.timestamps import newest_timestamps
 from headwater.engine.kafka.topics import KafkaTopics
-from headwater.engine.pending import wait_for
+from headwater.engine.owner import wait_for
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.model.retention_clock import RetentionClock
 from headwater.store.kafka.batch_lookup import Ids, SegmentTable, locate

@@ -28,13 +28,12 @@ from headwater.engine.kafka.recovered_state import restore
 from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
 from headwater.engine.maintenance.thread import MaintenanceThread
-from headwater.engine.owner import Owner
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Owner, Pending
 from headwater.format.kafka import events
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
 from headwater.observe.waits import Waits
 from headwater.recovery.kafka.repair import TailCut, recover_kafka
-from headwater.recovery.kafka.report import KafkaReport
+from headwater.recovery.kafka.survey import KafkaReport
 from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wal.batch_log import BatchLog
 from headwater.wal.committer import LogState

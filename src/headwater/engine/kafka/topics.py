@@ -19,7 +19,7 @@ from headwater.engine.kafka.errors import (
     TopicPolicyError,
 )
 from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.format.kafka import events
 
 TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

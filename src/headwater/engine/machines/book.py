@@ -17,7 +17,7 @@ from headwater.core.errors import HeadwaterError, InvariantError, OverloadedErro
 from headwater.engine.machines.ahead import Ahead
 from headwater.engine.machines.draft import Draft, PlainDraft
 from headwater.engine.machines.tables import EntryEffect, Tables
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.model.machines.errors import MachineError
 from headwater.model.retention_clock import RetentionClock

@@ -58,8 +58,7 @@ from headwater.engine.machines.statistics import statistics_of
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers
 from headwater.engine.maintenance.thread import MaintenanceThread
-from headwater.engine.owner import Owner
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Owner, Pending
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.machines.names import HISTORY_DIRECTORY, global_offset, segment_of
 from headwater.model.machines.definition import check_machine_name, check_version

@@ -1,6 +1,6 @@
 """Queues: topics whose records are jobs, with leases for workers.
 
-Owns the leases of each queue (`state.topic_queue`; the rules are `QueueLeases` of `model.queue`)
+Owns the leases of each queue (`state.topic`; the rules are `QueueLeases` of `model.queue`)
 and nothing on disk of its own: jobs are records, an ack is a delete, and a durable lease is a
 frame in the topic's shard. Everything runs as the owner, except reading the records of claimed
 jobs (`job_records`), which may wait for files. There is no thread per queue and no timer:

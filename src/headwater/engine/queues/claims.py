@@ -17,13 +17,11 @@ from headwater.core.limits import CLAIM_BYTES_MAX, LEASE_MS_CLAMP
 from headwater.core.records import Record
 from headwater.core.results import Claimed, ClaimedJob, LeaseResult, QueueStats
 from headwater.core.units import US_PER_MS, US_PER_S
-from headwater.engine.pending import Change
-from headwater.engine.state.topic import Topic
-from headwater.engine.state.topic_queue import ClaimRequest, TopicQueue
+from headwater.engine.owner import Change
+from headwater.engine.state.topic import ClaimRequest, Topic, TopicQueue
 from headwater.engine.topics.protocols import TopicEngine
-from headwater.format.frame import FrameType
 from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
-from headwater.format.topic_frames import RecordsDeleted, encode_body
+from headwater.format.topic_frames import RecordsDeleted
 from headwater.model.queue import Grant, LeaseHistory, QueueLeases, Verdict, share
 from headwater.model.queue.history import resume
 from headwater.model.queue.live_jobs import fitting
@@ -341,22 +339,15 @@ class Queues:
         change = Change(take_effect, give_up)
         if not verdict.taken:
             change.result = self._lease_result(topic, verdict)
-        elif not topic.is_logged:
-            change.carry_out()
-        else:
-            now = core.clock.wall_ms()
-            body = RecordsDeleted(0, 0, seqs=tuple(verdict.taken))
-            frames = [encode_body(FrameType.DELETE, topic.topic_id, now, body)]
-            if topic.topic_id in core.moved:
-                # The room this makes must not bring back what a cap took before.
-                frames.insert(0, self._topics.watermark(topic))
-            if dead is not None:
-                frames.append(encode_lease_event(topic.topic_id, dead, now))
-            try:
-                self._topics.submit(topic, b"".join(frames), change, frame_count=len(frames))
-            except BaseException:
-                give_up()
-                raise
+            return change
+        body = RecordsDeleted(0, 0, seqs=tuple(verdict.taken))
+        events = [] if dead is None else [dead]
+        more = [encode_lease_event(topic.topic_id, each, core.clock.wall_ms()) for each in events]
+        try:
+            self._topics.submit_deletion(topic, body, change, *more)
+        except BaseException:
+            give_up()
+            raise
         return change
 
     def nack(

@@ -21,7 +21,7 @@ from headwater.core.limits import LETTER_BYTES_MAX
 from headwater.core.records import Record
 from headwater.core.results import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN
 from headwater.engine.operation import Answered, AsOwner, Operation
-from headwater.engine.pending import Change
+from headwater.engine.owner import Change
 from headwater.engine.queues.claims import Queues
 from headwater.engine.queues.job_records import fetch_records
 from headwater.engine.state.topic import Topic

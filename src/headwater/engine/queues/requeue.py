@@ -18,15 +18,14 @@ from headwater.core.errors import HeadwaterError, NotAQueueError
 from headwater.core.records import Record
 from headwater.core.results import DEAD_LETTER_CAUSE, DEAD_LETTER_ORIGIN, Requeued
 from headwater.engine.operation import Answered, AsOwner, Operation
-from headwater.engine.pending import Change
+from headwater.engine.owner import Change
 from headwater.engine.queues.job_records import fetch_records
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import ensure_loaded, loaded_topic
 from headwater.engine.topics.protocols import TopicEngine
+from headwater.engine.topics.publisher import PendingAppend
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
-from headwater.engine.topics.write import PendingAppend
-from headwater.format.frame import FrameType
-from headwater.format.topic_frames import RecordsDeleted, encode_body
+from headwater.format.topic_frames import RecordsDeleted
 
 _MARKS: Final = "$dead_letter_"
 """What begins so in a letter's meta was added on its way there."""
@@ -121,14 +120,5 @@ def _take_out(engine: TopicEngine, topic: Topic, seqs: list[int]) -> Change:
     """Delete letters that are safe in their queues."""
     topics = engine.topics
     change = Change(lambda: topics.apply_seqs_deletion(topic, seqs) >= 0)
-    if not topic.is_logged:
-        change.carry_out()
-        return change
-    now = engine.core.clock.wall_ms()
-    body = RecordsDeleted(0, 0, seqs=tuple(seqs))
-    frames = [encode_body(FrameType.DELETE, topic.topic_id, now, body)]
-    if topic.topic_id in engine.core.moved:
-        # The room this makes must not bring back what a cap took before.
-        frames.insert(0, topics.watermark(topic))
-    topics.submit(topic, b"".join(frames), change, frame_count=len(frames))
+    topics.submit_deletion(topic, RecordsDeleted(0, 0, seqs=tuple(seqs)), change)
     return change

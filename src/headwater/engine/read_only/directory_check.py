@@ -26,11 +26,9 @@ from headwater.format.segment import (
     parse_topic_directory_name,
     topic_directory_name,
 )
-from headwater.recovery.access import access_error
-from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
-from headwater.recovery.stores import DEEP_KAFKA, DEEP_MACHINES, MapSegments
-from headwater.recovery.topics.inspection import inspect_until_stable
-from headwater.recovery.topics.report import WalReport
+from headwater.recovery.directory import access_error
+from headwater.recovery.stores import DEEP_KAFKA, DEEP_MACHINES, DIRECTORY_NAMES, MapSegments, gone
+from headwater.recovery.topics.report import WalReport, inspect_until_stable
 from headwater.recovery.topics.snapshots import snapshot_faults
 from headwater.store.cold_index import cold_bytes
 from headwater.store.pair import file_bytes

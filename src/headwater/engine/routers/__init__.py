@@ -11,7 +11,7 @@ them (`copy_publisher`). Writers never wait for it, and under pressure it goes l
 
 A copy is in its destination's memory only, until a checkpoint puts it into a segment: it costs no
 log. A crash takes such copies, and they are made again from the source; a durable ceiling keeps
-their seqs from other records (I3). Where the log speaks of a destination, `topics.copy_flush`
+their seqs from other records (I3). Where the log speaks of a destination, `topics.lifecycle`
 writes the unflushed copies and a mark in front of it, in one group, so that the log has all seqs
 in order (I2) and a delete means the same copy after a restart (I8). What a source lost is a
 tombstone in the destination (I9).

@@ -18,8 +18,8 @@ from typing import Final
 
 from headwater.core.errors import ClosedError
 from headwater.core.units import MIB
-from headwater.engine.pending import Change, wait_for
-from headwater.engine.ready_set import ReadySet
+from headwater.engine.owner import Change, wait_for
+from headwater.engine.pressure import ReadySet
 from headwater.engine.routers.copies import (
     Copies,
     CopyRule,

@@ -48,8 +48,8 @@ from headwater.format.kafka.partition_names import partition_name
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.history.kafka import is_own, own_runs
 from headwater.recovery.kafka.survey import KafkaSurvey, SegmentScan
+from headwater.recovery.kafka.table import IndexVerdict, LogVerdict, SegmentPosition, Stray
 from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
-from headwater.recovery.kafka.verdict import IndexVerdict, LogVerdict, SegmentPosition, Stray
 from headwater.store.pair import read_all
 
 _HASHED_BYTES_MAX: Final = 2**34

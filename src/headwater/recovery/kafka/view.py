@@ -59,13 +59,13 @@ from headwater.format.kafka.names import (
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.finding import Action
 from headwater.recovery.history.kafka import own_runs
-from headwater.recovery.kafka.known_entries import check_known_entries
 from headwater.recovery.kafka.survey import (
+    check_known_entries,
     judge_begun,
     list_names,
     scan_checkpoints,
 )
-from headwater.recovery.kafka.table import CHECKPOINT_TABLE
+from headwater.recovery.kafka.table import CHECKPOINT_TABLE, IndexVerdict, Stray
 from headwater.recovery.kafka.topics import (
     STRANGER,
     BatchVerdict,
@@ -73,7 +73,6 @@ from headwater.recovery.kafka.topics import (
     SeenTopics,
     TakenBatch,
 )
-from headwater.recovery.kafka.verdict import IndexVerdict, Stray
 from headwater.recovery.kafka.walk import (
     Window,
     entries_known_synced,

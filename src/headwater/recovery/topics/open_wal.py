@@ -12,7 +12,7 @@ from headwater.core.errors import AccessError
 from headwater.disk import DirectoryLock, Disk, sync_names
 from headwater.format.names import WAL_DIRECTORY
 from headwater.observe.waits import Waits
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.recovery.topics.repair import RecoveredWal, recover
 from headwater.recovery.topics.replay import FrameGroup, replay
 from headwater.recovery.topics.snapshots import LatestSnapshot, find_snapshot

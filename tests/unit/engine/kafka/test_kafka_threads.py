@@ -12,9 +12,8 @@ from headwater.core.durability import Durability
 from headwater.core.units import KIB
 from headwater.disk import PosixDisk
 from headwater.engine.kafka.store import KafkaStore
-from headwater.engine.owner import BatonOwner, LoopOwner, Owner
+from headwater.engine.owner import BatonOwner, LoopOwner, Owner, wait_for
 from headwater.engine.partition import Produced
-from headwater.engine.pending import wait_for
 from headwater.format.kafka.records import decode_records
 from headwater.observe.waits import Waits
 from tests.rig.kafka import batch_of
