@@ -67,9 +67,11 @@ class QueuedGroups:
         self.close = self.queue.close
         self.drain = self.queue.drain
         self._throttled_us = 0
-        self._first_us = self._queued_us = self._free_us = self._company_us = 0
-        """When the first of those who wait came, and since when a full group left any behind; when
-        the thread could take a group, and how long it waited for company instead."""
+        self._first_us = self._free_us = self._company_us = 0
+        """When the first of those who wait came; when the thread could take a group, and how long
+        it waited for company instead."""
+        self._queued_us: int | None = None
+        """Since when those wait whom a full group left behind."""
 
     def __len__(self) -> int:
         return len(self.queue)
@@ -128,9 +130,9 @@ class QueuedGroups:
         alone_us = taken_us - self._company_us
         waits.note(WaitCause.COMPANY, alone_us, taken_us, detail)
         waits.note(WaitCause.LOG_THREAD, max(self._first_us, self._free_us), alone_us, detail)
-        if self._queued_us:
+        if self._queued_us is not None:
             waits.note(WaitCause.QUEUE, self._queued_us, taken_us, detail)
-        self._queued_us = self._first_us if len(self.queue) else 0
+        self._queued_us = self._first_us if len(self.queue) else None
         self._first_us = taken_us
 
     def _await_company(self) -> bool:
