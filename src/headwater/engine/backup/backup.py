@@ -18,10 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 
-import numpy
-from numpy.typing import NDArray
-
 from headwater.config.engine import EngineSettings
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import (
     DiskFullError,

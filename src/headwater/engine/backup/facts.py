@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.engine.state.topic import Topic
 from headwater.format.backup import BackupTopic
 from headwater.format.checksum import checksum64
 from headwater.format.segment import IndexFlag
 from headwater.model.topic import TopicLog
 
-_DEAD = numpy.uint32(IndexFlag.DELETED | IndexFlag.LOST)
-_RECORD = numpy.uint32(IndexFlag.HAS_TAG | IndexFlag.HAS_NODE | IndexFlag.HAS_META)
+_DEAD = int(IndexFlag.DELETED | IndexFlag.LOST)
+_RECORD = int(IndexFlag.HAS_TAG | IndexFlag.HAS_NODE | IndexFlag.HAS_META)
 
 
 def topic_facts(topic: Topic, log: TopicLog) -> BackupTopic:

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-import numpy
-
 from headwater.config.kafka import KafkaSettings
+from headwater.core.arrays import numpy
 from headwater.core.clock import Clock
 from headwater.core.durability import Durability
 from headwater.core.errors import ClosedError

@@ -9,10 +9,9 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-import numpy
-from numpy.typing import NDArray
 from pyroaring import BitMap64
 
+from headwater.core.arrays import NDArray, numpy
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.effects import apply_event
 from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic

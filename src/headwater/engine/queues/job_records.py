@@ -6,8 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.records import Record
 from headwater.engine.operation import AsOwner, InFiles, Operation
 from headwater.engine.partition import FrameRun, ReadPlan
