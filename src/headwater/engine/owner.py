@@ -20,7 +20,6 @@ from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
 from headwater.core.errors import HeadwaterError
-
 from headwater.observe.waits import Waits, name_of
 
 T = TypeVar("T")
