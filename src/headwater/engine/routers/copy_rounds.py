@@ -37,6 +37,7 @@ from headwater.engine.topics.loader import install, load_once
 from headwater.engine.topics.reader import Reader, TopicReadPlan
 from headwater.model.router import RouterCursor
 from headwater.model.scheduler import TURNS_A_ROUND
+from headwater.observe.waits import Waits
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.committer import LogState
 
@@ -294,8 +295,9 @@ class ForwarderThread:
     wait: for room in its destination, or for memory.
     """
 
-    def __init__(self, clock: Clock, copy_rounds: CopyRounds) -> None:
+    def __init__(self, clock: Clock, copy_rounds: CopyRounds, waits: Waits) -> None:
         self._clock = clock
+        self._waits = waits
         self._copy_rounds = copy_rounds
         self._doorbell = Doorbell()
         self._stopping = False
@@ -328,9 +330,10 @@ class ForwarderThread:
             if self._stopping:
                 return
             try:
-                self._copy_rounds.retry_waiting()
-                while self._copy_rounds.round():
-                    continue
+                with self._waits.activity("routers"):
+                    self._copy_rounds.retry_waiting()
+                    while self._copy_rounds.round():
+                        continue
                 self.error = None
             except (OSError, HeadwaterError) as error:
                 self.error = error  # tried again with the next records, or after a while
