@@ -33,7 +33,7 @@ from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.transition_feeder import TransitionFeeder
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Pending
-from headwater.engine.routers.forwarder_thread import ForwarderThread
+from headwater.engine.routers.copy_rounds import ForwarderThread
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.records import NewRecord, decode_records, encode_batch
@@ -92,8 +92,9 @@ class SteppedWal(ShardedWal):
         clock: Clock,
         listener: Any,
         policy: Any = None,
+        waits: Any = None,
     ) -> None:
-        super().__init__(disk, directories, positions, settings, clock, listener, policy)
+        super().__init__(disk, directories, positions, settings, clock, listener, policy, waits)
         for shard in self.shards:
             shard.__class__ = SteppedShard
 
