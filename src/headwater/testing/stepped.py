@@ -68,8 +68,9 @@ class SteppedWal(ShardedWal):
         clock: Clock,
         listener: Any,
         policy: Any = None,
+        waits: Any = None,
     ) -> None:
-        super().__init__(disk, directories, positions, settings, clock, listener, policy)
+        super().__init__(disk, directories, positions, settings, clock, listener, policy, waits)
         for shard in self.shards:
             shard.__class__ = SteppedShard
 

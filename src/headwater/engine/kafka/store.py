@@ -31,6 +31,7 @@ from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner, Pending
 from headwater.format.kafka import events
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
+from headwater.observe.waits import Waits
 from headwater.recovery.kafka.repair import TailCut, recover_kafka
 from headwater.recovery.kafka.survey import KafkaReport
 from headwater.store.kafka.files import KafkaSegmentFiles
@@ -60,7 +61,9 @@ class KafkaStore:
         *,
         make_shard: type[Shard] = Shard,
         make_maintenance: type[MaintenanceThread] = MaintenanceThread,
+        waits: Waits | None = None,
     ) -> None:
+        waits = waits or Waits(clock, 0)
         self.core = KafkaCore(
             disk, directory, settings, clock, owner, KafkaSegmentFiles(disk, directory)
         )
@@ -84,7 +87,7 @@ class KafkaStore:
             grow=self._topics.add_partitions,
             alter=self._topics.alter_configs,
         )
-        counters = WalCounters()
+        counters = WalCounters(waits=waits)
         self._log = BatchLog(
             disk, directory, settings, clock, counters, self._take_number, self._sealed, self._idle
         )
@@ -99,7 +102,9 @@ class KafkaStore:
             self.core, self._topics, self._checkpointer, self._take_number, self._seal
         )
         self._maintenance_thread = make_maintenance(
-            clock, settings.maintenance_interval_ms, self._housekeeping.run
+            clock,
+            settings.maintenance_interval_ms,
+            waits.activity("maintenance of Kafka's log")(self._housekeeping.run),
         )
         self.core.wake_maintenance = self._maintenance_thread.wake
         self._settings = settings.wal

@@ -70,6 +70,7 @@ from headwater.model.machines.errors import (
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.values import checked_offset, checked_text, checked_whole
 from headwater.model.retention_hold import MACHINES_LOG, HoldOwner, RetentionHold
+from headwater.observe.waits import Waits
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.entry_log import EntryLog
@@ -103,6 +104,7 @@ class MachineStore:
         holds: RetentionHolds | None = None,
         make_shard: type[Shard] = Shard,
         make_maintenance: type[MaintenanceThread] = MaintenanceThread,
+        waits: Waits | None = None,
     ) -> None:
         """Open and recover. One process at a time has a directory. `holds`: consumers that need
         old log are in there already, because compaction may begin before this returns."""
@@ -116,12 +118,14 @@ class MachineStore:
             opened = recover(disk, directory, settings, progress)
             self.report = opened.report
             self.tables = opened.tables
-            self._build(make_shard, make_maintenance)
+            self._build(make_shard, make_maintenance, waits or Waits(clock, 0))
         except BaseException:
             self._lock.release()
             raise
 
-    def _build(self, make_shard: type[Shard], make_maintenance: type[MaintenanceThread]) -> None:
+    def _build(
+        self, make_shard: type[Shard], make_maintenance: type[MaintenanceThread], waits: Waits
+    ) -> None:
         settings, clock = self.settings, self._clock
         position = self.report.log.position
         self._read_counters = ReadCounters()
@@ -140,7 +144,7 @@ class MachineStore:
             plain_entries=not settings.entry_header_checksum,
         )
         self.batcher = EventBatcher(self.book, self._owner)
-        counters = WalCounters()
+        counters = WalCounters(waits=waits)
         self._log = self.book.log = EntryLog(
             self._disk,
             wal_directory(self.directory),
@@ -174,7 +178,9 @@ class MachineStore:
             self.book, self.compactor, self._files, self._owner, clock, settings
         )
         self._maintenance_thread = make_maintenance(
-            clock, settings.keep_interval_ms, self.maintenance.round
+            clock,
+            settings.keep_interval_ms,
+            waits.activity("maintenance of machines")(self.maintenance.round),
         )
         self._log.open()
         if settings.switch_interval_us is not None:

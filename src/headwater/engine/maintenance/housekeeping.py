@@ -58,7 +58,8 @@ class Housekeeping:
         if core.wal.state is LogState.POISONED:
             return
         with self._turn:
-            unreadable = self._unasked.load_one()
+            with core.waits.activity("loading of a topic"):
+                unreadable = self._unasked.load_one()
             core.owner.call(self._sweep)
             if core.settings.total_bytes_max:
                 core.owner.call(self._count_bytes)
@@ -66,12 +67,13 @@ class Housekeeping:
                 if self._snapshot_due():
                     self._checkpoint_all()
                 else:
-                    self._checkpointer.run(full=False)
+                    with core.waits.activity("checkpoint"):
+                        self._checkpointer.run(full=False)
             except (OSError, HeadwaterError) as error:
                 if is_no_room(error):
-                    self._reclaimer.run()  # what was deleted gives the room that was missing
+                    self._reclaim()  # what was deleted gives the room that was missing
                 raise
-            self._reclaimer.run()
+            self._reclaim()
             if unreadable is not None:
                 raise unreadable
 
@@ -82,14 +84,20 @@ class Housekeeping:
 
     def _checkpoint_all(self) -> None:
         core = self._core
-        cut = self._checkpointer.run(full=True)
+        with core.waits.activity("checkpoint"):
+            cut = self._checkpointer.run(full=True)
         if (core.changed or cut.jobs or self._log_takes_the_room()) and not core.broken:
-            self._reclaimer.hide_dropped_topics()
-            self._snapshotter.write(cut.covered)
-            self._reclaimer.remove_hidden()
+            with core.waits.activity("snapshot"):
+                self._reclaimer.hide_dropped_topics()
+                self._snapshotter.write(cut.covered)
+                self._reclaimer.remove_hidden()
         self._snapshot_at_us = core.clock.monotonic_us()
         self._bytes_at_snapshot = self._wal_bytes()
         self._rotations_seen = self._rotations()
+
+    def _reclaim(self) -> None:
+        with self._core.waits.activity("sealing, rewriting and retention"):
+            self._reclaimer.run()
 
     def begin(self) -> None:
         """What an earlier process left half done in the topics' directory."""

@@ -13,13 +13,15 @@ from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_MS
 from headwater.engine.routers.copy_rounds import CopyRounds
+from headwater.observe.waits import Waits
 
 RETRY_EVERY_MS: Final = 50
 
 
 class ForwarderThread:
-    def __init__(self, clock: Clock, copy_rounds: CopyRounds) -> None:
+    def __init__(self, clock: Clock, copy_rounds: CopyRounds, waits: Waits) -> None:
         self._clock = clock
+        self._waits = waits
         self._copy_rounds = copy_rounds
         self._doorbell = Doorbell()
         self._stopping = False
@@ -52,9 +54,10 @@ class ForwarderThread:
             if self._stopping:
                 return
             try:
-                self._copy_rounds.retry_waiting()
-                while self._copy_rounds.round():
-                    continue
+                with self._waits.activity("routers"):
+                    self._copy_rounds.retry_waiting()
+                    while self._copy_rounds.round():
+                        continue
                 self.error = None
             except (OSError, HeadwaterError) as error:
                 self.error = error  # tried again with the next records, or after a while
