@@ -36,15 +36,12 @@ class LogLine(NamedTuple):
 class LineWriter:
     """Where lines go, and how they look."""
 
-    def __init__(self, stream: TextIO | None = None, *, as_json: bool = False) -> None:
-        """Without a stream: to what is standard error when a line is written."""
+    def __init__(self, stream: TextIO, *, as_json: bool) -> None:
         self._stream = stream
         self._render = _as_json if as_json else _as_text
 
     def __call__(self, line: LogLine) -> None:
-        stream = self._stream or sys.stderr
-        if stream is None:  # as a program without a terminal has it
-            return
+        stream = self._stream
         moment = datetime.fromtimestamp(_clock.wall_ms() / MS_PER_S, UTC).replace(tzinfo=None)
         timestamp = moment.isoformat(timespec="milliseconds") + "Z"
         stream.write(self._render(timestamp, line, stream.isatty()) + "\n")
@@ -64,9 +61,8 @@ def _as_text(timestamp: str, line: LogLine, colours: bool) -> str:
     if not colours:
         colour = dim = plain = ""
     level, event = line.level.ljust(9), line.event.ljust(_EVENT_WIDTH)
-    facts = "".join(f" {name}={_shown(value)}" for name, value in line.facts.items())
     trace = "" if line.error is None else "\n" + _traceback(line.error)
-    return f"{dim}{timestamp}{plain} [{colour}{level}{plain}] {event}{facts}{trace}"
+    return f"{dim}{timestamp}{plain} [{colour}{level}{plain}] {event}{_facts(line)}{trace}"
 
 
 def _shown(value: object) -> str:
@@ -74,6 +70,17 @@ def _shown(value: object) -> str:
     if isinstance(value, str) and value.isprintable() and not set(value) & set(" ='\""):
         return value
     return repr(value)
+
+
+def _to_python(line: LogLine) -> None:
+    """For programs in which Headwater is a library: where their other lines go."""
+    facts = _facts(line)
+    level = logging.getLevelNamesMapping()[line.level.upper()]
+    logging.getLogger(line.logger).log(level, "%s%s", line.event, facts, exc_info=line.error)
+
+
+def _facts(line: LogLine) -> str:
+    return "".join(f" {name}={_shown(value)}" for name, value in line.facts.items())
 
 
 def _traceback(error: BaseException) -> str:
@@ -85,14 +92,14 @@ class _Logs:
 
     def __init__(self) -> None:
         self.level_min = logging.INFO
-        self.write: Callable[[LogLine], None] = LineWriter()
+        self.write: Callable[[LogLine], None] = _to_python
 
 
 _logs: Final = _Logs()
 
 
 def configure_logs(stream: TextIO, *, as_json: bool, level: int = logging.INFO) -> None:
-    """`stream` is standard error for a command."""
+    """For a program of our own; `stream` is standard error for a command."""
     _logs.level_min = level
     _logs.write = LineWriter(stream, as_json=as_json)
 

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from headwater.observe.logs import LineWriter, LogLine
+from headwater.observe.logs import LineWriter, LogLine, _to_python
 
 PROGRAM = """
 import logging, sys
@@ -65,7 +65,7 @@ def test_text_for_a_file_has_no_colours() -> None:
 )
 def test_a_value_ends_where_it_ends_and_stays_on_its_line(value: object, shown: str) -> None:
     stream = io.StringIO()
-    LineWriter(stream)(LogLine("headwater", "warning", "seen", {"it": value}, None))
+    LineWriter(stream, as_json=False)(LogLine("headwater", "warning", "seen", {"it": value}, None))
     assert stream.getvalue().endswith(f" it={shown}\n")
     assert stream.getvalue().count("\n") == 1
 
@@ -76,7 +76,7 @@ def test_a_terminal_gets_colours() -> None:
             return True
 
     stream = Terminal()
-    LineWriter(stream)(LogLine("headwater", "error", "seen", {}, None))
+    LineWriter(stream, as_json=False)(LogLine("headwater", "error", "seen", {}, None))
     assert "\x1b[31merror" in stream.getvalue()
 
 
@@ -86,6 +86,10 @@ def test_a_fact_that_json_does_not_know_is_printed_as_python_does() -> None:
     assert json.loads(stream.getvalue())["at"] == "{1}"
 
 
-def test_without_standard_error_a_line_is_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stderr", None)
-    LineWriter()(LogLine("headwater", "info", "seen", {}, None))
+def test_a_program_that_chose_nothing_gets_lines_where_its_others_go(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _to_python(LogLine("headwater.kafka", "warning", "a group broke", {"group": "g 1"}, None))
+    (record,) = caplog.records
+    assert (record.name, record.levelname) == ("headwater.kafka", "WARNING")
+    assert record.getMessage() == "a group broke group='g 1'"
