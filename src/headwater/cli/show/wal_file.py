@@ -25,7 +25,7 @@ from headwater.format.frame import CHECKSUM_BYTES, FRAME, Frame, FrameFlag
 from headwater.format.layout import Layout
 from headwater.format.mark import decode_mark, find_mark
 from headwater.format.names import parse_wal_file_name
-from headwater.recovery.topics.verdict import FileVerdict
+from headwater.recovery.topics.table import FileVerdict
 
 Row = tuple[str, int, str, str]
 """Field, offset in the file, type, value."""
