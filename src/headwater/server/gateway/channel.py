@@ -42,7 +42,7 @@ class Channel(asyncio.Protocol):
 
     def register(self, handlers: Mapping[ChannelKind, FrameHandler]) -> None:
         """What is done with frames of these kinds. Others close the channel."""
-        self._handlers |= handlers
+        self._handlers.update({int(kind): handler for kind, handler in handlers.items()})
 
     # -- out
 
