@@ -7,10 +7,9 @@ from typing import Annotated
 import msgspec
 import typer
 
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.output import printable, say, say_json
+from headwater.cli.output import printable
 from headwater.cli.read import MatchOption
-from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.remote import ANY_SERVER, ServerCall
 from headwater.cli.topic import TopicArgument
 from headwater.core.errors import RequestError
 
@@ -21,8 +20,7 @@ def delete(
         int | None, typer.Option("--before", min=0, metavar="SEQ", help="Those below this seq.")
     ] = None,
     match: MatchOption = None,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Delete records below a seq, by tag, or those that are both. They never come back.
 
@@ -30,11 +28,9 @@ def delete(
     """
     if before is None and match is None:
         raise RequestError("say which records: --before SEQ, --match TAG, or both")
-    with server.connect() as client:
+    with call.connect() as client:
         deleted = client.delete(topic, before_seq=before, match=match)
-    if as_json:
-        say_json({"topic": topic, **msgspec.structs.asdict(deleted)})
-        return
     records = "1 record" if deleted.deleted == 1 else f"{deleted.deleted:,} records"
-    left = f"{deleted.count:,} left"
-    say(f"deleted {records} of {printable(topic)}; {left}, {deleted.bytes:,} bytes")
+    left = f"{deleted.count:,} left, {deleted.bytes:,} bytes"
+    answer = {"topic": topic, **msgspec.structs.asdict(deleted)}
+    call.say(answer, f"deleted {records} of {printable(topic)}; {left}")

@@ -14,7 +14,7 @@ import typer
 
 from headwater.cli.disk_probe import REMOTE_FILE_SYSTEMS, Probe, doubts, file_system_of, probe
 from headwater.cli.files import read_text_file
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import complain, printable, say, say_json, say_table
 from headwater.config.server import LimitSettings
 from headwater.config.wal import WalSettings

@@ -22,7 +22,7 @@ import typer
 
 import headwater
 from headwater.cli.doctor import BAD, NOTE, DoctorCheck
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import complain, printable, say, say_json, say_table
 from headwater.cli.pipeline.flags import ConfFlag, MasterFlag, RunOptions
 from headwater.cli.pipeline.job_run import progress_bar, session_for

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import complain, say, say_json, shown_path
 from headwater.cli.show.file_kinds import FileKind, kind_of
 from headwater.cli.show.metadata import show_current, show_repairs, show_snapshot
