@@ -1,10 +1,11 @@
-"""`headwater read`, `tail` and `watch`: records of a server on the terminal or in a pipe."""
+"""`headwater read`, `tail`, `watch` and `delete`: records of a server, shown or gone for good."""
 
 from __future__ import annotations
 
 import sys
 from typing import Annotated
 
+import msgspec
 import typer
 
 from headwater.cli.output import complain, finish, printable, say, say_json
@@ -12,6 +13,7 @@ from headwater.cli.records import say_record, say_tombstone
 from headwater.cli.remote import ANY_SERVER, ServerCall
 from headwater.cli.topic import TopicArgument
 from headwater.core import limits
+from headwater.core.errors import RequestError
 from headwater.core.records import Record
 from headwater.core.results import Item, Tombstone, TopicGone
 
@@ -112,3 +114,25 @@ def _say(item: Item, *, as_json: bool, topic: str | None = None) -> None:
         else:
             say(f"-- {printable(topic or '')} was dropped")
     finish()
+
+
+def delete(
+    topic: TopicArgument,
+    before: Annotated[
+        int | None, typer.Option("--before", min=0, metavar="SEQ", help="Those below this seq.")
+    ] = None,
+    match: MatchOption = None,
+    call: ServerCall = ANY_SERVER,
+) -> None:
+    """Delete records below a seq, by tag, or those that are both. They never come back.
+
+    To drop a whole topic: `headwater topic delete`.
+    """
+    if before is None and match is None:
+        raise RequestError("say which records: --before SEQ, --match TAG, or both")
+    with call.connect() as client:
+        deleted = client.delete(topic, before_seq=before, match=match)
+    records = "1 record" if deleted.deleted == 1 else f"{deleted.deleted:,} records"
+    left = f"{deleted.count:,} left, {deleted.bytes:,} bytes"
+    answer = {"topic": topic, **msgspec.structs.asdict(deleted)}
+    call.say(answer, f"deleted {records} of {printable(topic)}; {left}")
