@@ -19,7 +19,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError
 from headwater.disk import Disk
 from headwater.format.frame import Frame, FrameFlag, FrameType, encode_frame
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.recovery.topics.open_wal import claim_directory
 from headwater.recovery.topics.repair import recover
 from headwater.recovery.topics.replay import replay

@@ -14,7 +14,7 @@ from headwater.format.names import (
     WAL_DIRECTORY,
     is_log_name,
 )
-from headwater.recovery.access import access_error, list_directory
+from headwater.recovery.directory import access_error, list_directory
 
 DirectoryArgument = Annotated[
     Path,

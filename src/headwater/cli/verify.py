@@ -18,7 +18,7 @@ from headwater.disk import PosixDisk
 from headwater.engine.maintenance.reports import keep_report
 from headwater.engine.read_only.directory_check import DirectoryReport, verify_directory
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 
 
 def verify(

@@ -18,7 +18,7 @@ from headwater.cli.show.shown_file import Problem, ShownFile
 from headwater.cli.show.wal_file import show_wal
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.recovery.topics.survey import read_log_file
 
 

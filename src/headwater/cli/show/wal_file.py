@@ -31,7 +31,7 @@ from headwater.format.bodies import FRAME_BODIES
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, Frame, FrameFlag
 from headwater.format.mark import decode_mark, find_mark
 from headwater.format.names import parse_wal_file_name
-from headwater.recovery.topics.verdict import FileVerdict
+from headwater.recovery.topics.table import FileVerdict
 
 
 def show_wal(file: ShownFile) -> Problem | None:

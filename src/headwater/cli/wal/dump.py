@@ -35,8 +35,7 @@ from headwater.core.errors import FormatError, StorageError
 from headwater.disk import PosixDisk
 from headwater.format.bodies import body_fields
 from headwater.format.frame import Frame, FrameFlag, FrameType
-from headwater.recovery.topics.inspection import inspect_until_stable
-from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.report import WalReport, inspect_until_stable
 from headwater.recovery.topics.survey import ShardSurvey, read_log_file
 
 FrameOrRegion = tuple[PurePath, NumberedFrame | Region]

@@ -38,9 +38,9 @@ from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent
 from headwater.engine.maintenance.thread import MaintenanceThread
-from headwater.engine.topics.creation import create_operation
 from headwater.engine.topics.operations import (
     append_encoded_operation,
+    create_operation,
     diff_operation,
     diff_request,
     state_operation,

@@ -22,7 +22,7 @@ from headwater.format.machines.entry import MAGIC_BYTES, EntryType, decode_entry
 from headwater.format.machines.entry_run import EntryRun, read_run
 from headwater.format.machines.names import global_offset
 from headwater.recovery.history.machines import InstanceChains, empties
-from headwater.recovery.tail import used_bytes
+from headwater.recovery.repair import used_bytes
 from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault, listed
 

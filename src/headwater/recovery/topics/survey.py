@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, read_whole
@@ -27,16 +26,17 @@ from headwater.format.names import (
     wal_file_name,
 )
 from headwater.format.repairs import REPAIRS_BYTES_MAX, Repairs, decode_repairs
-from headwater.recovery.access import access_error, list_directory
-from headwater.recovery.names import sort_names
+from headwater.recovery.directory import access_error, list_directory, sort_names
 from headwater.recovery.topics.scan import (
     NOTHING_COVERED,
     CoveredFrames,
+    FileScan,
+    MarkChain,
     Surroundings,
     is_zero,
     scan_file,
 )
-from headwater.recovery.topics.verdict import CurrentState, FileScan, FileVerdict, MarkChain
+from headwater.recovery.topics.table import CurrentState, FileVerdict
 
 _OWN_NAMES: Final = frozenset({CURRENT_NAME, REPAIRS_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY})
 _CHUNK_BYTES: Final = MIB

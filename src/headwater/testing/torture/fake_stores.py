@@ -22,7 +22,7 @@ from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.transition_feeder import TransitionFeeder
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.records import NewRecord, decode_records, encode_batch

@@ -1,5 +1,6 @@
-"""The end of a log file: bytes that were written ahead or never acknowledged, and what makes the
-rest of it durable.
+"""What the repairs of all stores do with doubtful bytes, and with the end of a log file.
+
+What leaves its place in a store is kept beside it, in quarantine, never deleted.
 
 A log file is made of zeros before it is written, so zeros at its end are nothing. What is behind
 the last whole write was never acknowledged: a copy goes to quarantine, then it is zeros again. The
@@ -13,13 +14,61 @@ succeeds without them (docs/decisions/0009). So it is written once more before i
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 from pathlib import PurePath
 from typing import Final
 
 from headwater.core.units import KIB, MIB
-from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, write_all
-from headwater.recovery.quarantine import keep_stretch
+from headwater.disk import (
+    Buffer,
+    Disk,
+    File,
+    OpenMode,
+    replace_file,
+    sync_file,
+    sync_names,
+    write_all,
+)
+from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.store.pair import with_file
+
+
+def keep_copy(disk: Disk, path: PurePath, name: str, contents: bytes) -> None:
+    """Keep bytes that leave a file, under a name that says where they were."""
+    target = _directory_for(disk, path) / name
+    if not disk.exists(target):  # after a crash in the middle, the first copy is the whole one
+        replace_file(disk, target, contents)
+
+
+def keep_stretch(disk: Disk, path: PurePath, offset: int, contents: bytes, kind: str) -> None:
+    """The same for bytes nobody was promised: a courtesy that a full disk may refuse. The zeros
+    behind them are not kept."""
+    bad = contents.rstrip(b"\0")
+    if bad:
+        with contextlib.suppress(OSError):
+            keep_copy(disk, path, f"{path.name}.{offset}.{kind}", bad)
+
+
+def move_to_quarantine(disk: Disk, path: PurePath) -> None:
+    """The whole file, under the first name there that is free."""
+    if not disk.exists(path):
+        return  # done before a crash
+    directory = _directory_for(disk, path)
+    names = itertools.chain([path.name], (f"{path.name}.{n}" for n in itertools.count(1)))
+    target = next(directory / name for name in names if not disk.exists(directory / name))
+    disk.rename(path, target)
+    sync_names(disk, directory)
+    sync_names(disk, path.parent)
+
+
+def _directory_for(disk: Disk, path: PurePath) -> PurePath:
+    directory = path.parent / QUARANTINE_DIRECTORY
+    if not disk.is_directory(directory):
+        disk.make_directory(directory)
+        sync_names(disk, path.parent)
+    return directory
+
 
 CHUNK_BYTES: Final = MIB
 _ZEROS: Final = bytes(64 * KIB)

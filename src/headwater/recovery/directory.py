@@ -1,13 +1,44 @@
-"""The names in one directory of a store: its own, what work left there, and what is foreign."""
+"""A directory of a store: its names sorted, and what the system does not give of it, for people.
+
+For everything that reads a directory on somebody's behalf: commands, backups, readers beside the
+owner, Spark's jobs and recovery itself.
+"""
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from headwater.core.errors import AccessError
+from headwater.disk import Disk
 from headwater.disk.whole_files import TEMPORARY_SUFFIX
+
+_HINTS: Final = {
+    errno.EACCES: "give this user access to it",
+    errno.EPERM: "give this user access to it",
+    errno.ENOTDIR: "name a directory",
+    errno.ENOENT: "check the path",
+}
+
+
+def list_directory(disk: Disk, path: PurePath) -> list[str]:
+    try:
+        return disk.list_directory(path)
+    except OSError as error:
+        raise access_error(path, error) from error
+
+
+def access_error(path: PurePath, error: OSError) -> AccessError:
+    """An operating-system error as one line for people."""
+    return AccessError(
+        f"the system says {(error.strerror or 'no').lower()!r}",
+        path=path,
+        advice=_HINTS.get(error.errno or 0, "check the disk, then try again"),
+    )
+
 
 T = TypeVar("T")
 
