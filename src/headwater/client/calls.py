@@ -50,7 +50,7 @@ from headwater.core.results import (
     RouterState,
     TopicState,
 )
-from headwater.model.router.definition import check_router_name
+from headwater.model.router import check_router_name
 
 T = TypeVar("T")
 HEARTBEAT_MS: Final = 10_000
