@@ -26,6 +26,7 @@ from headwater.core.results import (
     Requeued,
     Tombstone,
     TopicState,
+    Trace,
 )
 
 T = TypeVar("T")
@@ -305,6 +306,10 @@ def watch_opened(body: bytes) -> WatchOpened:
 
 def metrics(body: bytes) -> dict[str, Any]:
     return decode(body, _Metrics).metrics
+
+
+def trace(body: bytes) -> Trace:
+    return decode(body, Trace)
 
 
 def status(body: bytes) -> str:

@@ -26,6 +26,7 @@ from headwater.core.results import (
     QueueStats,
     Requeued,
     TopicState,
+    Trace,
 )
 
 T = TypeVar("T")
@@ -265,6 +266,10 @@ def follow_watch(wid: str, last_event_id: str | None) -> HttpCall[bytes]:
 def metrics() -> HttpCall[dict[str, Any]]:
     headers = {"accept": "application/json"}
     return HttpCall("GET", "/v0/metrics", answers.metrics, headers=headers)
+
+
+def trace(after: int) -> HttpCall[Trace]:
+    return HttpCall("GET", "/v0/trace", answers.trace, query={"after": str(after)})
 
 
 def ready() -> HttpCall[str]:
