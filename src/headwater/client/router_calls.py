@@ -14,7 +14,7 @@ from headwater.client.operations import ClientOperation, RetryPolicy, call_opera
 from headwater.core.json_text import json_text
 from headwater.core.limits import PAGE_SIZE_MAX
 from headwater.core.results import RouterState
-from headwater.model.router.definition import check_router_name
+from headwater.model.router import check_router_name
 
 
 class _RoutersPage(msgspec.Struct):

@@ -24,9 +24,8 @@ from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.operation import Operation
 from headwater.engine.owner import Change, LoopOwner, Owner
 from headwater.engine.pressure import PressureControl
-from headwater.engine.routers.copy_rounds import CopyRounds
+from headwater.engine.routers.copy_rounds import CopyRounds, ForwarderThread
 from headwater.engine.routers.definitions import Routers
-from headwater.engine.routers.forwarder_thread import ForwarderThread
 from headwater.engine.start.losses import RecoveryNotes
 from headwater.engine.start.topic_recovery import TopicRecovery
 from headwater.engine.state.engine_core import EngineCore, ShardProgress
@@ -39,7 +38,7 @@ from headwater.engine.topics.publisher import Publisher
 from headwater.engine.topics.reader import Reader
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.model.match import TagMatcher
-from headwater.model.retention_clock import RetentionClock
+from headwater.model.retention import RetentionClock
 from headwater.observe.waits import WaitCause, Waits
 from headwater.recovery.topics.open_wal import OpenWal, open_wal
 from headwater.recovery.topics.report import WalReport

@@ -8,9 +8,8 @@ import msgspec
 
 from headwater.cli.output import printable, say, say_json, say_table, shown_path
 from headwater.core.errors import FormatError, NewerFormatError
-from headwater.format.current import decode_current
 from headwater.format.frame import UnknownFrameError
-from headwater.format.repairs import decode_repairs
+from headwater.format.log_state import decode_current, decode_repairs
 from headwater.format.snapshot import SNAPSHOT_HEADER, Snapshot, decode_snapshot
 
 Problem = tuple[str, int]

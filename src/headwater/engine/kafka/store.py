@@ -19,9 +19,8 @@ from headwater.engine.kafka.batch_appender import BatchAppender
 from headwater.engine.kafka.checkpointer import KafkaCheckpointer
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.fetch_plan import FetchPlanner
-from headwater.engine.kafka.group_offsets import Committed, OffsetKey, rows_of
+from headwater.engine.kafka.group_state import Committed, OffsetKey, rows_of, weight
 from headwater.engine.kafka.housekeeping import KafkaHousekeeping
-from headwater.engine.kafka.memberships import weight
 from headwater.engine.kafka.partition import KafkaTopic, PartitionCalls
 from headwater.engine.kafka.partition_reads import plan_partition
 from headwater.engine.kafka.recovered_state import restore

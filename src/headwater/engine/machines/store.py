@@ -35,7 +35,6 @@ from headwater.engine.machines.answers import (
 from headwater.engine.machines.archive import Archive
 from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
 from headwater.engine.machines.book import Book
-from headwater.engine.machines.compactor import Compactor
 from headwater.engine.machines.event_batcher import EventBatcher, PendingEvent
 from headwater.engine.machines.log_reader import (
     CommittedLog,
@@ -43,7 +42,7 @@ from headwater.engine.machines.log_reader import (
     ReadCounters,
     WalReadPlan,
 )
-from headwater.engine.machines.maintenance import MachineMaintenance
+from headwater.engine.machines.maintenance import Compactor, MachineMaintenance
 from headwater.engine.machines.positions import WATCH_HELD_BYTES_MAX
 from headwater.engine.machines.recovery import (
     make_directories,
@@ -54,13 +53,17 @@ from headwater.engine.machines.recovery import (
     wal_directory,
 )
 from headwater.engine.machines.snapshots import SnapshotFiles
-from headwater.engine.machines.statistics import statistics_of
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner, Pending
 from headwater.engine.state.retention_holds import RetentionHolds
-from headwater.format.machines.names import HISTORY_DIRECTORY, global_offset, segment_of
+from headwater.format.machines.names import (
+    HISTORY_DIRECTORY,
+    global_offset,
+    segment_of,
+    within_segment,
+)
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (
     INSTANCE_NOT_FOUND,
@@ -69,7 +72,7 @@ from headwater.model.machines.errors import (
 )
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.values import checked_offset, checked_text, checked_whole
-from headwater.model.retention_hold import MACHINES_LOG, HoldOwner, RetentionHold
+from headwater.model.retention import MACHINES_LOG, HoldOwner, RetentionHold
 from headwater.observe.waits import Waits
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
@@ -400,8 +403,27 @@ class MachineStore:
         return position if position is None else min(position, end)
 
     def wal_stats(self) -> WalStats:
-        reading, damaged = self._read_counters, self.report.damaged_entries
-        return statistics_of(self.book, self.shard, reading, damaged)
+        """What the log counts about itself."""
+        book, reading, counters = self.book, self._read_counters, self.shard.counters
+        end = book.committed_offset
+        newest, oldest = segment_of(end), min(book.oldest_segment, segment_of(end))
+        first = book.first_sequence.get(oldest, book.committed_sequence)
+        return WalStats(
+            end,
+            book.latest_offset,
+            newest - oldest + 1,
+            (newest - oldest) * book.segment_bytes + within_segment(end),
+            oldest,
+            newest,
+            book.committed_sequence - first,
+            self.report.damaged_entries,
+            counters.bytes_written,
+            reading.bytes_read,
+            counters.groups,
+            reading.reads,
+            counters.syncs,
+            self.shard.state.value,
+        )
 
     @property
     def log_state(self) -> LogState:
