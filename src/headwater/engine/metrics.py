@@ -8,11 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-<<<<<<< HEAD
-from collections.abc import Callable, Iterable, Sequence
-=======
-from collections.abc import Callable, Iterable, Iterator
->>>>>>> main
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
