@@ -10,11 +10,11 @@ from typing import Annotated
 import msgspec
 import typer
 
-from headwater.cli.log_directory import JsonOption
+from  import JsonOption
 from headwater.cli.output import complain, finish, printable, say, say_json, say_table, when
 from headwater.cli.remote import ANY_SERVER, ServerOptions
 from headwater.client.blocking import Client
-from headwater.client.pauses import blocking_sleep
+from headwater.client.retry import blocking_sleep
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.limits import INTEGER_MAX
 from headwater.core.results import LongWait, Trace, WaitCount
