@@ -10,9 +10,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from  import JsonOption
-from headwater.cli.output import complain, finish, printable, say, say_json, say_table, when
-from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.output import complain, finish, printable, say, say_table, when
+from headwater.cli.remote import ANY_SERVER, ServerCall
 from headwater.client.blocking import Client
 from headwater.client.retry import blocking_sleep
 from headwater.core.clock import Clock, SystemClock
@@ -46,25 +45,23 @@ def trace(
     longest: Annotated[
         int, typer.Option(min=0, metavar="N", help="Show so many of the longest waits.")
     ] = 10,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Show what writes waited for, where that was long, by cause.
 
     Percentiles are those of the newest waits of each cause, which the server keeps.
     """
-    with server.connect() as client:
+    with call.connect() as client:
         if seconds is None:
             found = client.trace()
         else:
-            found = follow(client, seconds, SystemClock(), live=not as_json)
+            found = follow(client, seconds, SystemClock(), live=not call.as_json)
     if not found.wait_us_min:
         complain("this server keeps no waits: wait_us_min is 0")
     report = causes_of(found)
     slowest = sorted(found.waits, key=lambda wait: -wait.duration_us)[:longest]
-    if as_json:
-        told = {"wait_us_min": found.wait_us_min, "causes": report, "longest": slowest}
-        say_json(msgspec.to_builtins(told))
+    told = {"wait_us_min": found.wait_us_min, "causes": report, "longest": slowest}
+    if call.say_json(msgspec.to_builtins(told)):
         return
     say_table(
         ["cause", "count", "total_ms", "p50_ms", "p99_ms", "max_ms", "meaning"],
