@@ -18,8 +18,8 @@ from headwater.format.appends import encode_appends
 from headwater.format.checksum import checksum64
 from headwater.format.frame import FrameType, decode_frame, encode_frame
 from headwater.format.table import read_table
-from headwater.recovery.topics.repair import inspect_wal
 from headwater.recovery.topics.replay import replay
+from headwater.recovery.topics.report import inspect_wal
 from headwater.recovery.topics.survey import read_log_file
 
 

@@ -19,16 +19,16 @@ from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError
 from headwater.disk import Disk
 from headwater.format.frame import Frame, FrameFlag, FrameType, encode_frame
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.recovery.topics.open_wal import claim_directory
 from headwater.recovery.topics.repair import recover
 from headwater.recovery.topics.replay import replay
 from headwater.testing import FakeDisk, Item, ManualClock, Oracle
 from headwater.wal.committer import GroupCommitter
 from headwater.wal.counters import WalCounters
+from headwater.wal.file_room import PreparedFile
 from headwater.wal.frame_log import FrameLog
 from headwater.wal.policy import ByClass
-from headwater.wal.prepared_file import PreparedFile
 from headwater.wal.sharded import shard_of
 from headwater.wal.ticket import Ticket
 

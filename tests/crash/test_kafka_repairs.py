@@ -13,8 +13,7 @@ from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
 from headwater.format.kafka.records import decode_records
 from headwater.recovery.kafka.plan import KafkaRepairPlan, plan_kafka_repairs
 from headwater.recovery.kafka.repair import recover_kafka
-from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import check_kafka_segment
+from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, plan_kafka
 from headwater.recovery.kafka.view import KafkaView
 from headwater.recovery.plan import StepKind
 from headwater.server.kafka.failures import code_of

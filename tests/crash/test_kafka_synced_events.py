@@ -16,7 +16,7 @@ import pytest
 
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError
-from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.group_state import Committed
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
@@ -26,8 +26,7 @@ from headwater.format.kafka.entry import (
     read_entries,
 )
 from headwater.format.kafka.events import INTERNAL_KEY, Synced, decode_event, encode_event
-from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import check_kafka_segment
+from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, plan_kafka
 from headwater.recovery.kafka.walk import entries_known_synced
 from headwater.testing import DROPS, RANDOM, FakeDisk, FaultDisk, Verb
 from headwater.testing.trace import Image

@@ -17,8 +17,7 @@ from headwater.recovery.topics.parallel_survey import (
     survey_file,
     survey_in_parallel,
 )
-from headwater.recovery.topics.repair import inspect_wal
-from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.report import WalReport, inspect_wal
 from headwater.recovery.topics.survey import begin_survey, read_log_file
 from headwater.testing import FakeDisk
 from tests.crash.damage import SPECIMENS

@@ -9,7 +9,7 @@ import pytest
 from headwater.core.errors import StorageError
 from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.recovery.topics.plan import apply_repairs, plan_repairs
-from headwater.recovery.topics.repair import inspect_wal
+from headwater.recovery.topics.report import inspect_wal
 from headwater.testing import (
     DROPS,
     PREFIXES,

@@ -13,8 +13,9 @@ from headwater.disk import PosixDisk
 from headwater.format.control import IdempotencyEntry, encode_head_watermark, encode_idempotency
 from headwater.format.frame import Frame, FrameFlag, FrameType, encode_frame, join_data
 from headwater.recovery.topics.plan import apply_repairs, plan_repairs
-from headwater.recovery.topics.repair import inspect_wal, recover
+from headwater.recovery.topics.repair import recover
 from headwater.recovery.topics.replay import replay
+from headwater.recovery.topics.report import inspect_wal
 from headwater.testing import ManualClock
 from headwater.wal.counters import WalCounters
 from headwater.wal.frame_log import FrameLog

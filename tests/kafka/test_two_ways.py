@@ -11,8 +11,8 @@ import headwater
 from headwater.core.errors import DiskFullError, OverloadedError
 from headwater.engine.kafka.native_topics import NativePartition
 from headwater.engine.kafka.partition import KafkaPartition
+from headwater.engine.owner import Pending
 from headwater.engine.partition import Produced
-from headwater.engine.pending import Pending
 from headwater.engine.pressure import PressureControl
 from headwater.format.kafka.records import BatchProducer
 from headwater.server.kafka import connection, plain_produce

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from headwater.core.durability import Durability
-from headwater.recovery.topics.repair import inspect_wal
 from headwater.recovery.topics.replay import replay
+from headwater.recovery.topics.report import inspect_wal
 from headwater.testing import CrashKind, CrashPlan, FakeDisk, Fault, FaultDisk, Item, Oracle, Verb
 from headwater.testing.oracle import Crash
 from headwater.wal.committer import LogState

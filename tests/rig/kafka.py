@@ -13,8 +13,8 @@ from headwater.core.durability import Durability
 from headwater.disk import Disk
 from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.kafka.store import KafkaStore
+from headwater.engine.owner import Pending
 from headwater.engine.partition import Produced
-from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.records import (
     NO_PRODUCER,

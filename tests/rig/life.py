@@ -22,8 +22,8 @@ from headwater.engine.database import Database
 from headwater.engine.drivers import BlockingDriver
 from headwater.engine.engine import Engine
 from headwater.engine.operation import Answered, AsOwner, Operation
-from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
-from headwater.engine.topics.write import Write
+from headwater.engine.topics.publisher import Write
+from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, encode_records
 from headwater.model.match import parse_match
 from headwater.testing import FakeDisk, FaultDisk, ManualClock
 from tests.rig.comparison import Judge, agree, is_ahead
@@ -215,7 +215,7 @@ class Life:
 
         encoded = {name: encode_records(brought) for name, brought in batches.items()}
         for name, own in keys.items():
-            encoded[name].keys = {at: key.encode() for at, key in enumerate(own)}
+            encoded[name].keys = [KeyedPart(key.encode(), at, 1) for at, key in enumerate(own)]
         for each in encoded.values():
             each.writers = len(each)
         self.settle_ages()

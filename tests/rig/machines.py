@@ -17,7 +17,7 @@ from headwater.disk import Disk
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.event_batcher import PendingEvent
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.stepped import SteppedMaintenance, SteppedOwner, SteppedShard

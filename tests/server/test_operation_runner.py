@@ -10,7 +10,7 @@ import pytest
 from headwater.config.server import LimitSettings
 from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.engine.operation import Answered, OneStep, Operation, Work
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.server.access.quotas import Usage
 from headwater.server.backend import Backend
 from headwater.server.operation_runner import OperationRunner
@@ -50,7 +50,7 @@ def steps(start: Callable[[], Pending[Any]], tell: Callable[[Any], str]) -> Oper
 
 @pytest.fixture(params=[one, steps])
 def make(request: pytest.FixtureRequest) -> Make:
-    return cast(Make, request.param)
+    return cast("Make", request.param)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from headwater.disk import PosixDisk
-from headwater.recovery.topics.repair import inspect_wal
+from headwater.recovery.topics.report import inspect_wal
 from tests.server.raw_http import Answer, RawHttp
 from tests.server.running_server import RunningServer, running, settings
 

@@ -1,7 +1,9 @@
-"""Single writes that come together: one append for all of them, and an answer for each."""
+"""Writes that come together: one append for all of them, and an answer for each."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -11,16 +13,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from headwater.core import limits
 from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.engine.state.topic import Topic
+from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.engine.topics.write import Write
 from headwater.server.http import write_batcher, write_replies
 from headwater.wire.answers import (
     Performance,
     WriteAnswer,
-    single_write_answer,
-    single_write_opening,
+    write_answer,
+    write_opening,
 )
 from headwater.wire.http_response import json_answer, short_json_answer
 from tests.server.gated_disk import GatedDisk
@@ -69,7 +72,9 @@ class Writers:
         return [writer.answer() for writer, _ in zip(self.all, bodies, strict=False)]
 
     def records(self) -> dict[int, Any]:
-        found = self.all[0].diff(self.topic, WRITERS, limit=1000, include_tags=True).json["records"]
+        found = (
+            self.all[0].diff(self.topic, WRITERS, limit=10_000, include_tags=True).json["records"]
+        )
         return {record["$seq"]: record for record in found}
 
 
@@ -152,6 +157,95 @@ def test_writes_that_ask_for_more_go_by_themselves_and_the_others_together(
     found = [record["data"] for record in writers.records().values()]
     assert sorted(map(str, found)) == ["0", *(["1"] if 1 in found else ["2"]), "3", "5", "6", "7",
                                        "second"]  # fmt: skip
+
+
+def batch_of(n: int, count: int) -> dict[str, Any]:
+    return {"records": [{"data": [n, at], "tag": f"t{at % 2}"} for at in range(count)]}
+
+
+def test_batches_of_one_turn_are_one_submission_and_each_is_whole_and_in_order(
+    server: RunningServer, writers: Writers
+) -> None:
+    """Whatever brings their bodies: plain ones, and some with a node and meta among them."""
+    bodies = [batch_of(n, 1 + 7 * n % 40) for n in range(WRITERS)]
+    bodies[3]["node"] = "there"
+    bodies[8]["records"][2]["meta"] = {"m": 1}
+    bodies[11]["records"][0]["data"] = "\N{GRINNING FACE}"
+    before, appends = submissions(server), server.app.backend.engine.core.counters.appends
+    answers = writers.send_at_once(bodies)
+    assert submissions(server) - before < WRITERS / 2
+    assert server.app.backend.engine.core.counters.appends - appends == WRITERS
+    records = writers.records()
+    assert len(records) == 1 + len([each for body in bodies for each in body["records"]]) - 1
+    for body, answer in zip(bodies, answers, strict=True):
+        found = msgspec.json.decode(answer.body, type=WriteAnswer)
+        count = len(body["records"])
+        assert (found.count, found.last_seq) == (count, found.first_seq + count - 1)
+        assert found.seqs == list(range(found.first_seq, found.last_seq + 1))
+        for seq, sent in zip(found.seqs, body["records"], strict=True):
+            assert records[seq]["data"] == sent["data"]
+            assert records[seq]["$tag"] == sent["tag"]
+            assert records[seq].get("meta") == sent.get("meta")
+            assert records[seq].get("$node") == body.get("node")
+
+
+def test_a_bad_record_refuses_its_own_batch_and_no_other(writers: Writers) -> None:
+    bodies: list[Any] = [batch_of(n, 5) for n in range(6)]
+    bodies[1]["records"][4] = {"tag": "no data"}
+    bodies[2] = b'{"records":[{"data":[2,0]},{"data":[2,1]'
+    bodies[4]["records"][3]["data"] = "x" * (limits.RECORD_BYTES_MAX + 1)
+    answers = writers.send_at_once(bodies)
+    assert [answer.status for answer in answers] == [200, 400, 400, 200, 413, 200]
+    found = [record["data"] for record in writers.records().values()]
+    assert sorted(found) == [[n, at] for n in (0, 3, 5) for at in range(5)]
+
+
+def test_a_key_of_a_batch_stands_for_all_of_its_records(writers: Writers) -> None:
+    bodies = [batch_of(n, 4) | {"idempotency_key": f"key-{n}"} for n in range(WRITERS)]
+    first = [answer.json["seqs"] for answer in writers.send_at_once(bodies)]
+    assert sorted(seq for seqs in first for seq in seqs) == sorted(writers.records())
+    again = writers.send_at_once(bodies)
+    assert [answer.json["deduped"] for answer in again] == [True] * WRITERS
+    assert [answer.json["seqs"] for answer in again] == first
+
+
+def test_a_long_answer_is_packed_for_who_takes_that_and_a_short_one_is_not(
+    server: RunningServer, topic: str
+) -> None:
+    with server.talk() as http:
+        assert http.write(topic, "before").status == 201
+        for count, is_packed in ((20, False), (400, True)):
+            body = batch_of(0, count)
+            packed = http.ask(
+                "POST", f"/v0/topics/{topic}", body, headers={"accept-encoding": "gzip"}
+            )
+            plain = http.ask("POST", f"/v0/topics/{topic}", body)
+            assert ("content-encoding" in packed.headers) is is_packed
+            assert "content-encoding" not in plain.headers
+            told = json.loads(gzip.decompress(packed.body) if is_packed else packed.body)
+            assert len(told["seqs"]) == told["count"] == count
+            assert plain.json["first_seq"] == told["last_seq"] + 1
+
+
+def test_longer_turns_than_one_submission_takes_are_several_in_order(
+    server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_batcher, "TURN_BYTES", 2_000)
+    before = submissions(server)
+    with loop_held(server):
+        for writer in writers.all:
+            for n in range(3):
+                writer.send(writer.request("POST", writers.path, batch_of(n, 10)))
+    answers = [[writer.answer().json for _ in range(3)] for writer in writers.all]
+    assert WRITERS / 4 < submissions(server) - before < 3 * WRITERS
+    records = writers.records()
+    assert len(records) == 3 * 10 * WRITERS
+    for of_one in answers:
+        seqs = [seq for answer in of_one for seq in answer["seqs"]]
+        assert seqs == sorted(seqs)
+        assert [records[seq]["data"] for seq in seqs] == [
+            [n, at] for n in range(3) for at in range(10)
+        ]
 
 
 def keyed(count: int = WRITERS) -> list[dict[str, Any]]:
@@ -256,10 +350,10 @@ def test_writes_to_many_topics_in_one_turn_are_one_submission_and_one_sending(
     if native is not None:
 
         class Counted:
-            def send_single_writes(self, *given: Any) -> dict[int, bytes]:
+            def send_write_replies(self, *given: Any) -> dict[int, bytes]:
                 sendings.append(len(given[2]))
                 assert native is not None
-                unsent: dict[int, bytes] = native.send_single_writes(*given)
+                unsent: dict[int, bytes] = native.send_write_replies(*given)
                 return unsent
 
         monkeypatch.setattr(write_replies, "_native", Counted())
@@ -348,7 +442,7 @@ def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
     asked = []
 
     class Broken:
-        def send_single_writes(self, *given: Any) -> dict[int, bytes]:
+        def send_write_replies(self, *given: Any) -> dict[int, bytes]:
             asked.append(len(given[2]))
             raise MemoryError
 
@@ -412,21 +506,23 @@ def test_who_leaves_before_the_answer_costs_the_others_nothing(
     ("total_us", "sync_us", "throttle_us"),
     [(0, 0, 0), (1, 0, 0), (1_234, 1_000, 7), (999, 1_000, 5), (12_345_678, 5_001, 99_999_999)],
 )
+@pytest.mark.parametrize("count", [1, 2, 100])
 def test_the_printed_answer_is_the_declared_one(
-    total_us: int, sync_us: int, throttle_us: int
+    total_us: int, sync_us: int, throttle_us: int, count: int
 ) -> None:
-    opening = single_write_opening("orders")
-    printed = single_write_answer(opening, 7, 9, total_us, sync_us, throttle_us)
+    opening = write_opening("orders")
+    printed = write_answer(opening, 7, count, 9, total_us, sync_us, throttle_us)
     append_us = max(total_us - sync_us, 0)
     spent = Performance(
         total_us / 1_000, append_us / 1_000, sync_us / 1_000, min(throttle_us, append_us) / 1_000
     )
-    expected = WriteAnswer("orders", 7, 7, 9, 1, False, False, spent, [7])
+    seqs = list(range(7, 7 + count))
+    expected = WriteAnswer("orders", 7, seqs[-1], 9, count, False, False, spent, seqs)
     assert msgspec.json.decode(printed, type=WriteAnswer) == expected
 
 
 def test_the_short_way_to_print_an_answer_gives_the_same_bytes() -> None:
-    body = single_write_answer(b"{", 1, 1, 2_000, 1_000, 0)
+    body = write_answer(b"{", 1, 1, 1, 2_000, 1_000, 0)
     same = json_answer(200, body, keep_alive=True, extra=b"x-request-id: abc-1f\r\n")
     assert short_json_answer(body, b"abc", 0x1F) == same
 

@@ -17,7 +17,7 @@ from headwater.disk import PosixDisk
 from headwater.format.frame import decode_frame
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.router_frames import encode_router_places
-from headwater.recovery.topics.inspection import inspect_until_stable
+from headwater.recovery.topics.report import inspect_until_stable
 from headwater.recovery.topics.scan import CoveredFrames
 from headwater.recovery.topics.snapshots import covered_logs, load_snapshot
 from headwater.spark.source.log_view import LogView, TopicLogView

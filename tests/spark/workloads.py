@@ -12,7 +12,7 @@ from headwater.config.engine import EngineSettings
 from headwater.core.errors import HeadwaterError
 from headwater.engine.database import Database
 from headwater.format.names import parse_wal_file_name
-from headwater.recovery.topics.repair import inspect_wal
+from headwater.recovery.topics.report import inspect_wal
 from headwater.spark.jobs.checkpoint import CheckpointOptions, CheckpointReport, checkpoint
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.life import COLD, DATA, SMALL, open_stepped, with_shards

@@ -14,7 +14,7 @@ from headwater.format.names import (
     WAL_DIRECTORY,
     is_log_name,
 )
-from headwater.recovery.access import access_error, list_directory
+from headwater.recovery.directory import access_error, list_directory
 
 DirectoryArgument = Annotated[
     Path,
@@ -22,7 +22,6 @@ DirectoryArgument = Annotated[
         metavar="DIR", help="The data directory (the one with wal/ in it), or its wal/ directory."
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from headwater.core.units import MIB, US_PER_S
 from headwater.disk import Disk, OpenMode, PosixDisk
 from headwater.disk.posix import PosixFile
 from headwater.format.names import parse_wal_file_name
-from headwater.recovery.access import list_directory
+from headwater.recovery.directory import list_directory
 from headwater.recovery.topics.survey import find_shard_directories
 
 Advance = Callable[[int], None]

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import complain, say, say_json, say_table, shown_path
 from headwater.cli.pipeline.flags import ColdFlag
 from headwater.cli.progress import transferring
@@ -18,7 +18,7 @@ from headwater.disk import PosixDisk
 from headwater.engine.maintenance.reports import keep_report
 from headwater.engine.read_only.directory_check import DirectoryReport, verify_directory
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 
 
 def verify(

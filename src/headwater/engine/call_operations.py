@@ -13,8 +13,9 @@ from headwater.api.call_list import ApiCall, Records, WatchingCall
 from headwater.api.watch_starts import watch_starts
 from headwater.core.errors import InvalidRequestError
 from headwater.engine.engine import Engine
-from headwater.engine.metrics import metrics_operation
+from headwater.engine.metrics import metrics_operation, readiness_of
 from headwater.engine.operation import AsOwner, Operation, WatchOperation
+from headwater.engine.queues.dead_letters import requeue_operation
 from headwater.engine.queues.operations import (
     ack_operation,
     claim_operation,
@@ -22,24 +23,23 @@ from headwater.engine.queues.operations import (
     nack_operation,
     queue_stats_operation,
 )
-from headwater.engine.queues.requeue import requeue_operation
-from headwater.engine.readiness import readiness_of
 from headwater.engine.routers.operations import (
     delete_router_operation,
     put_router_operation,
     router_operation,
     routers_operation,
 )
-from headwater.engine.topics.creation import create_operation
+from headwater.engine.topics.arrow import arrow_page_operation
 from headwater.engine.topics.operations import (
     append_operation,
+    create_operation,
     delete_operation,
     diff_operation,
     drop_operation,
+    request_of,
     state_operation,
     topics_operation,
 )
-from headwater.engine.topics.read_calls import arrow_page_operation, request_of
 from headwater.engine.topics.watch import (
     TopicsWatch,
     topic_watch,

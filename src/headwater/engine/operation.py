@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
-from headwater.core.driver import LATER, HandOver
+from headwater.core.driver import HandOver
+from headwater.engine.owner import Pending
 from headwater.engine.partition import Wakeup
-from headwater.engine.pending import Pending
 
 T = TypeVar("T")
 
@@ -72,8 +72,3 @@ class OneStep(NamedTuple, Generic[T]):
 
 
 Work: TypeAlias = Operation[T] | OneStep[T]
-
-
-def do_as_owner(step: Step) -> Any:
-    """For the driver, on the owner's thread: what waits for nothing."""
-    return step.work() if isinstance(step, AsOwner) else LATER

@@ -1,8 +1,13 @@
-"""Which thread may touch domain state. One owner at a time, instead of locks all over.
+"""Which thread may touch domain state: one owner at a time, instead of locks all over. And what is
+asked of it that goes to the log: something pending, with its answer later.
 
 With an event loop the owner is the loop's thread. Without one it is the thread that holds the
 baton: a caller's thread during a call, a log's thread while it publishes. Either way the engine's
 own code never locks anything, and nothing slow is ever done as the owner.
+
+What is pending is answered exactly once, by the owner, after its class is satisfied (I15). The
+caller that waits for the answer sets `on_done`: an HTTP connection writes its response, a
+coroutine's future is set, a thread's gate is opened. There is no task per request.
 """
 
 from __future__ import annotations
@@ -12,9 +17,13 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from headwater.core.errors import HeadwaterError
+from headwater.observe.waits import Waits, name_of
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Owner(Protocol):
@@ -43,14 +52,16 @@ class BatonOwner:
 class LoopOwner:
     """For programs with an event loop: everything happens on its thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, waits: Waits) -> None:
         self._loop = loop
+        self._waits = waits
 
     def post(self, work: Callable[[], None]) -> None:
-        self._loop.call_soon_threadsafe(work)
+        self._loop.call_soon_threadsafe(self._waits.timed(name_of(work), work))
 
     def call(self, work: Callable[[], T]) -> T:
         future: Future[T] = Future()
+        work = self._waits.timed(name_of(work), work)
 
         def run() -> None:
             try:
@@ -63,6 +74,7 @@ class LoopOwner:
 
     def watch(self, descriptor: int, work: Callable[[], None], begun: Callable[[], None]) -> None:
         """Run this whenever the descriptor is readable; `begun` runs once that is so."""
+        work = self._waits.timed("answers of the log", work)
 
         def begin() -> None:
             self._loop.add_reader(descriptor, work)
@@ -73,3 +85,86 @@ class LoopOwner:
     def unwatch(self, descriptor: int) -> None:
         with contextlib.suppress(RuntimeError):  # a loop that is closed watches nothing
             self._loop.call_soon_threadsafe(self._loop.remove_reader, descriptor)
+
+
+class Pending(Generic[R]):
+    """Defaults stand in the class: most writes use few of these fields."""
+
+    result: R | None = None
+    error: HeadwaterError | None = None
+    on_done: Callable[[Pending[R]], None] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self.result is not None or self.error is not None
+
+    def succeed(self, result: R) -> None:
+        self.result = result
+        if self.on_done is not None:
+            self.on_done(self)
+
+    def fail(self, error: HeadwaterError) -> None:
+        self.error = error
+        if self.on_done is not None:
+            self.on_done(self)
+
+    def answer(self) -> R:
+        if self.error is not None:
+            raise self.error
+        assert self.result is not None, "asked before it was answered"
+        return self.result
+
+
+class Change(Pending[Any]):
+    """A control change. Takes effect when the log has it, in the log's order."""
+
+    def __init__(
+        self, take_effect: Callable[[], Any], give_up: Callable[[], None] | None = None
+    ) -> None:
+        self._take_effect = take_effect
+        self._give_up = give_up
+        self.on_flushed: Callable[[], None] | None = None
+        """Told that the copies in front of it in its group are durable."""
+
+    def carry_out(self) -> None:
+        if self.on_flushed is not None:
+            self.on_flushed()
+        self.succeed(self._take_effect())
+
+    def refuse(self, error: HeadwaterError) -> None:
+        if self._give_up is not None:
+            self._give_up()
+        self.fail(error)
+
+
+class Gate:
+    """How a thread waits for an answer: one lock, released by it."""
+
+    __slots__ = ("_lock",)
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._lock.acquire()
+
+    def open(self, _pending: object = None) -> None:
+        self._lock.release()
+
+    def wait(self) -> None:
+        self._lock.acquire()
+
+
+def wait_for(owner: Owner, start: Callable[[], Pending[R]]) -> Pending[R]:
+    """Begin something as the owner, and block until it is answered. Not for the owner itself."""
+    gate = Gate()
+
+    def begin() -> Pending[R]:
+        pending = start()
+        if pending.done:
+            gate.open()
+        else:
+            pending.on_done = gate.open
+        return pending
+
+    pending = owner.call(begin)
+    gate.wait()
+    return pending

@@ -18,13 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import numpy
-from numpy.typing import NDArray
-
 from headwater.config.topic import TopicSettings
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.durability import Durability
 from headwater.core.results import TopicState
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.format.kafka.batch import BatchHeader
 from headwater.model.selection import Selection
 from headwater.store.checked_reads import RecordDamage

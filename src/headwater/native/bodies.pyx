@@ -1,11 +1,16 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
-"""The bodies of single writes that bring a payload, maybe a tag, and nothing else, read together.
+"""The bodies of writes whose records are a payload, maybe a tag, and nothing else, read together.
 
 The twin is the decoder of requests with `headwater.server.http.write_handler.encode_request`, which
 decide what is right: what is taken here is what they take, with the same bytes. This one is
 stricter. A body that has anything unusual about it is not refused but left to the twin.
 """
 
+from cpython.bytearray cimport (
+    PyByteArray_AS_STRING,
+    PyByteArray_CheckExact,
+    PyByteArray_GET_SIZE,
+)
 from cpython.bytes cimport (
     PyBytes_AS_STRING,
     PyBytes_CheckExact,
@@ -192,6 +197,12 @@ cdef const unsigned char *_value(
             at = _skip_space(at, end)
 
 
+cdef struct Limits:
+    Py_ssize_t records
+    Py_ssize_t data_bytes
+    Py_ssize_t tag_bytes
+
+
 cdef struct Fields:
     const unsigned char *data
     const unsigned char *data_end
@@ -230,39 +241,39 @@ cdef const unsigned char *_field(
     return at
 
 
-cdef bint _read(const unsigned char *at, const unsigned char *end, Fields *fields) noexcept nogil:
-    """`{"records": [{"data": ..., "tag": ...}]}`, with any space in between, and nothing else."""
+cdef const unsigned char *_record(
+    const unsigned char *at, const unsigned char *end, Fields *fields
+) noexcept nogil:
+    """Behind `{"data": ..., "tag": "..."}` and the space after it, with nothing else in it."""
     fields.data = fields.tag = fields.data_end = fields.tag_end = NULL
-    at = _expect(at, end, 123)
-    if at == NULL:
-        return False
-    at = _word(at, end, b'"records"', 9)
-    if at == NULL:
-        return False
-    at = _expect(at, end, 58)
-    if at == NULL:
-        return False
-    at = _expect(at, end, 91)
-    if at == NULL:
-        return False
     at = _expect(at, end, 123)
     while at != NULL:
         at = _field(at, end, fields)
         if at == NULL:
-            return False
+            return NULL
         at = _skip_space(at, end)
         if at >= end or at[0] != 44:
             break
         at = _skip_space(at + 1, end)
     if at == NULL or fields.data == NULL:
-        return False
-    at = _expect(at, end, 125)
+        return NULL
+    return _expect(at, end, 125)
+
+
+cdef const unsigned char *_opening(
+    const unsigned char *at, const unsigned char *end
+) noexcept nogil:
+    """Behind `{"records": [`."""
+    at = _expect(at, end, 123)
     if at == NULL:
-        return False
-    at = _expect(at, end, 93)
+        return NULL
+    at = _word(at, end, b'"records"', 9)
     if at == NULL:
-        return False
-    return _expect(at, end, 125) == end
+        return NULL
+    at = _expect(at, end, 58)
+    if at == NULL:
+        return NULL
+    return _expect(at, end, 91)
 
 
 cdef inline bint _is_ascii(const unsigned char *text, Py_ssize_t size) noexcept nogil:
@@ -273,35 +284,89 @@ cdef inline bint _is_ascii(const unsigned char *text, Py_ssize_t size) noexcept 
     return seen < 128
 
 
-def plain_records(list bodies not None, Py_ssize_t data_bytes_max, Py_ssize_t tag_bytes_max):
-    """The payloads and the tags of bodies that each bring one record with nothing else: two lists,
-    with no bytes for no tag, and None for a payload whose body is no such body, or may not be."""
-    cdef Py_ssize_t count = len(bodies)
-    cdef Py_ssize_t row
+cdef bint _is_text(const unsigned char *text, Py_ssize_t size) except -1:
+    if _is_ascii(text, size):
+        return True
+    try:
+        PyUnicode_DecodeUTF8(<char *>text, size, NULL)
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+cdef Py_ssize_t _take(
+    const unsigned char *at,
+    const unsigned char *end,
+    Limits *limits,
+    list datas,
+    list tags,
+) except -1:
+    """Append the records of one body; 0, and maybe some of them, when it is not sure to be one."""
     cdef Fields fields
+    cdef Py_ssize_t count = 0
+    cdef Py_ssize_t tag_bytes
+    at = _opening(at, end)
+    while at != NULL:
+        at = _record(at, end, &fields)
+        if at == NULL or at >= end or count == limits.records:
+            return 0
+        if fields.data_end - fields.data > limits.data_bytes:
+            return 0
+        tag_bytes = fields.tag_end - fields.tag
+        if fields.tag != NULL and (tag_bytes == 0 or tag_bytes > limits.tag_bytes):
+            return 0  # a tag without bytes is a tag
+        tags.append(
+            b"" if fields.tag == NULL else PyBytes_FromStringAndSize(<char *>fields.tag, tag_bytes)
+        )
+        datas.append(
+            PyBytes_FromStringAndSize(<char *>fields.data, fields.data_end - fields.data)
+        )
+        count += 1
+        if at[0] != 44:
+            break
+        at = _skip_space(at + 1, end)
+    if at == NULL:
+        return 0
+    at = _expect(at, end, 93)
+    if at == NULL:
+        return 0
+    return count if _expect(at, end, 125) == end else 0
+
+
+def plain_records(
+    list bodies not None,
+    Py_ssize_t records_max,
+    Py_ssize_t data_bytes_max,
+    Py_ssize_t tag_bytes_max,
+):
+    """The records of bodies that bring payloads, maybe tags, and nothing else: how many each body
+    has, and the payloads and the tags of all, with no bytes for no tag. A body that is none such,
+    or may not be, has 0."""
+    cdef Py_ssize_t rows = len(bodies)
+    cdef Py_ssize_t row, first, count, size
     cdef const unsigned char *text
-    cdef Py_ssize_t size, tag_bytes
-    cdef list datas = [None] * count
-    cdef list tags = [b""] * count
-    for row in range(count):
+    cdef Limits limits
+    cdef list counts = [0] * rows
+    cdef list datas = []
+    cdef list tags = []
+    limits.records = records_max
+    limits.data_bytes = data_bytes_max
+    limits.tag_bytes = tag_bytes_max
+    for row in range(rows):
         body = bodies[row]
-        if not PyBytes_CheckExact(body):
+        if PyBytes_CheckExact(body):
+            text = <const unsigned char *>PyBytes_AS_STRING(body)
+            size = PyBytes_GET_SIZE(body)
+        elif PyByteArray_CheckExact(body):
+            text = <const unsigned char *>PyByteArray_AS_STRING(body)
+            size = PyByteArray_GET_SIZE(body)
+        else:
             continue
-        text = <const unsigned char *>PyBytes_AS_STRING(body)
-        size = PyBytes_GET_SIZE(body)
-        if not _read(text, text + size, &fields):
+        if not _is_text(text, size):
             continue
-        if fields.data_end - fields.data > data_bytes_max:
-            continue
-        if not _is_ascii(text, size):
-            try:
-                PyUnicode_DecodeUTF8(<char *>text, size, NULL)
-            except UnicodeDecodeError:
-                continue
-        if fields.tag != NULL:
-            tag_bytes = fields.tag_end - fields.tag
-            if tag_bytes == 0 or tag_bytes > tag_bytes_max:
-                continue  # a tag without bytes is a tag
-            tags[row] = PyBytes_FromStringAndSize(<char *>fields.tag, tag_bytes)
-        datas[row] = PyBytes_FromStringAndSize(<char *>fields.data, fields.data_end - fields.data)
-    return datas, tags
+        first = len(datas)
+        count = _take(text, text + size, &limits, datas, tags)
+        if count == 0:
+            del datas[first:], tags[first:]
+        counts[row] = count
+    return counts, datas, tags

@@ -22,6 +22,7 @@ MODULES: Final = (
     "printer",
     "residence",
     "syncs",
+    "turns",
     "window",
     "writer",
 )

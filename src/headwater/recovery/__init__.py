@@ -3,22 +3,20 @@
 There are three stores in a data directory: `topics` (the write-ahead log of native topics),
 `machines` and `kafka`. Each has a package here with the same modules, which are the same steps:
 
-- `survey` reads every file that a start needs and changes nothing;
-- `verdict` has one word for each thing that a survey can find, and the witnesses' rule, which tells
-  an unfinished write from damage to bytes that were acknowledged (I5);
-- `table` says what is done about each of them. Nothing is decided anywhere else, and a test proves
-  that every case has exactly one row;
-- `report` puts survey and table together into findings, for people, programs and errors;
+- `survey` reads every file that a start needs and changes nothing. The witnesses' rule tells an
+  unfinished write from damage to bytes that were acknowledged (I5). Survey and table together give
+  the report: findings, for people, programs and errors (for topics, in `report`);
+- `table` has one word for each thing that a survey can find, and says what is done about each.
+  Nothing is decided anywhere else, and a test proves that every case has exactly one row;
 - `repair` does at a start what loses nothing that was acknowledged, and can be repeated (I4). What
   leaves its place goes to quarantine; on doubt nothing is deleted;
 - `plan` is what an operator may agree to where a start refuses. It is made and shown first;
 - `verify` reads everything, also what a start does not need.
 
-What they share stands here: `names` sorts the files of a directory, `finding` has the words of
-actions and what follows from them, `decision_table` the mechanism of the tables, `report` the
-findings of one store and what two surveys agree on, `tail` what a start does at the end of a log
-file, `quarantine` and `plan` what becomes of bytes, `access` what people read when the system gives
-no file. `stores` lists the stores for those who go through all of them.
+What they share stands here: `directory` sorts the names of a directory, and says what the system
+does not give of it; `finding` has the actions, the mechanism of the tables and the reports,
+`repair` what becomes of bytes and of the end of a log file, `plan` the shape of a plan. `stores`
+lists the stores for those who go through all of them.
 
 `history` has the one fold of each log: what its entries mean, once it is known which count.
 

@@ -1,15 +1,21 @@
-"""What a survey of any store saw, and what follows from it: the words of every decision table.
+"""What a survey of any store saw, and what follows from it: decision tables, findings, reports.
 
-Topics, Kafka's log and the machines each have a survey that changes nothing, verdicts and one
-table of their own. The tables answer with these actions; reports and repairs are made of findings.
+Topics, Kafka's log and the machines each have a survey that changes nothing, verdicts and decision
+tables of their own: rows of (what was found -> what is done). A case is one value of each of a
+table's kinds: a verdict, and perhaps where the file stands. A row may be about several values of a
+kind, or about all. A test goes through every case of every table: each has exactly one row. Nothing
+here or in a table reads a disk. The actions of the rows become findings; a report is the findings
+of one store.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from headwater.core.errors import (
     DamageError,
@@ -77,3 +83,101 @@ class Finding:
     def line(self) -> str:
         where = f"{self.path}" + ("" if self.offset is None else f" at byte {self.offset}")
         return f"{where}: {self.what}; {self.action.value} ({self.why})"
+
+
+Value: TypeAlias = Enum | bool
+
+
+class _Any(Enum):
+    ANY = "every value of its kind"
+
+
+ANY: Final = _Any.ANY
+Case: TypeAlias = tuple[Value, ...]
+
+
+class Row(NamedTuple):
+    case: Value | tuple[Value | tuple[Value, ...], ...]
+    """For each kind a value, several, or ANY; the value itself where there is one kind."""
+    action: Action
+    why: str
+
+    def findings(self, path: PurePath, what: str, offset: int | None = None) -> Iterator[Finding]:
+        """What is to be said of a file in this case: nothing when it is simply kept."""
+        if self.action is not Action.KEEP:
+            yield Finding(path, offset, self.action, what, self.why)
+
+    def is_about(self, case: Case) -> bool:
+        wanted = self.case if isinstance(self.case, tuple) else (self.case,)
+        return all(
+            one is ANY or value is one or (isinstance(one, tuple) and value in one)
+            for one, value in zip(wanted, case, strict=True)
+        )
+
+
+class DecisionTable:
+    def __init__(self, kinds: tuple[Iterable[Value], ...], *rows: Row) -> None:
+        self.cases: Final[list[Case]] = list(itertools.product(*kinds))
+        self.rows: Final = rows
+
+    def rows_of(self, *case: Value) -> list[Row]:
+        return [row for row in self.rows if row.is_about(case)]
+
+    def decide(self, *case: Value) -> Row:
+        (row,) = self.rows_of(*case)
+        return row
+
+    def oddities(self, found: Iterable[tuple[Enum, Iterable[PurePath]]]) -> Iterator[Finding]:
+        """Of a table of files that are no part of a store: what each is, is what is said."""
+        for oddity, paths in found:
+            for path in paths:
+                yield from self.decide(oddity).findings(path, oddity.value)
+
+    def cases_of(self, action: Action) -> list[Case]:
+        """Every case for which this is done."""
+        return [case for case in self.cases if self.decide(*case).action is action]
+
+
+ATTEMPTS_MAX: Final = 4
+
+
+@dataclass(slots=True)
+class StoreReport:
+    """`findings` leaves out what is simply fine."""
+
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def refusals(self) -> list[Finding]:
+        return [finding for finding in self.findings if finding.action.refuses]
+
+    def raise_if_refused(self) -> None:
+        for finding in self.refusals:
+            raise finding.as_error()
+
+    def raise_if_newer(self) -> None:
+        """What a newer version wrote is no damage, and nothing to repair."""
+        for finding in self.findings:
+            if finding.action is Action.REFUSE_NEWER:
+                raise finding.as_error()
+
+
+Report = TypeVar("Report", bound=StoreReport)
+
+
+def agreed_report(inspect: Callable[[], Report]) -> Report:
+    """What two inspections in a row agree on, beside a writer that does not wait for them.
+
+    A group can be half written, a file be rotated away between two reads. What is really there is
+    there the second time too.
+    """
+    report = inspect()
+    earlier: frozenset[Finding] = frozenset()
+    for _ in range(ATTEMPTS_MAX):
+        if not report.findings:
+            return report
+        earlier = frozenset(report.findings)
+        report = inspect()
+        if earlier.issuperset(report.refusals):
+            break
+    return replace(report, findings=[each for each in report.findings if each in earlier])

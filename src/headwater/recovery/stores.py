@@ -1,4 +1,4 @@
-"""The stores of a data directory. `verify` and `repair` go through this list and know no other."""
+"""A data directory and its stores. `verify` and `repair` go through this list and know no other."""
 
 from __future__ import annotations
 
@@ -9,26 +9,46 @@ from pathlib import PurePath
 from typing import Any, Final, NamedTuple
 
 from headwater.disk import Disk
+from headwater.disk.posix import LOCK_NAME
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.machines.names import MACHINES_DIRECTORY
-from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.data_directory import gone
-from headwater.recovery.finding import Finding
+from headwater.format.names import REPORTS_DIRECTORY, TOPICS_DIRECTORY, WAL_DIRECTORY
+from headwater.format.snapshot import META_DIRECTORY
+from headwater.recovery.finding import Finding, StoreReport, agreed_report
 from headwater.recovery.kafka.plan import plan_kafka_repairs
-from headwater.recovery.kafka.report import report_on_kafka
-from headwater.recovery.kafka.survey import survey_kafka
-from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import check_kafka_segment
+from headwater.recovery.kafka.survey import report_on_kafka, survey_kafka
+from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, plan_kafka
 from headwater.recovery.machines.plan import plan_machine_repairs
-from headwater.recovery.machines.report import report_on_machines
 from headwater.recovery.machines.segment import scan_machine_segment
-from headwater.recovery.machines.survey import begin_survey, survey_machines
+from headwater.recovery.machines.survey import begin_survey, report_on_machines, survey_machines
 from headwater.recovery.machines.verify import machine_faults
 from headwater.recovery.plan import RepairPlan
-from headwater.recovery.report import StoreReport, agreed_report
-from headwater.recovery.topics.inspection import inspect_until_stable
 from headwater.recovery.topics.plan import plan_repairs
-from headwater.store.verify import VerifyFault
+from headwater.recovery.topics.report import inspect_until_stable
+from headwater.store.verify import FaultKind, VerifyFault
+
+OF_A_VOLUME: Final = "lost+found"
+"""Where the data directory is a volume of its own, ext4 has put this there."""
+DIRECTORY_NAMES: Final = frozenset(
+    {
+        OF_A_VOLUME,
+        LOCK_NAME,
+        WAL_DIRECTORY,
+        META_DIRECTORY,
+        TOPICS_DIRECTORY,
+        REPORTS_DIRECTORY,
+        KAFKA_DIRECTORY,
+        MACHINES_DIRECTORY,
+    }
+)
+"""What there may be in a data directory."""
+
+
+def gone(path: PurePath, error: FileNotFoundError) -> VerifyFault:
+    """An owner removed it just now, or it really is missing: the next inspection shows."""
+    missing = PurePath(error.filename or path)
+    return VerifyFault(missing, None, "went away while it was read", True, FaultKind.CHANGED)
+
 
 MapSegments = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 """The check of each segment, in the order of the segments. Each tells its `data_bytes`."""

@@ -116,6 +116,7 @@ class App:
         engine.core.on_published = self.write_batcher.replies.send
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
+        self.ports.intake.time_turns(engine.core.waits.timed)
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()

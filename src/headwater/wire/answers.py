@@ -53,49 +53,56 @@ class WriteAnswer(Answer):
     """Left out when the request asked for that."""
 
 
-def single_write_opening(topic: str) -> bytes:
-    """How the answers to single writes of one topic begin. Names need no escapes."""
+def write_opening(topic: str) -> bytes:
+    """How the answers to plain writes to one topic begin. Names need no escapes."""
     return b'{"topic":"%b","first_seq":' % topic.encode()
 
 
-def single_write_answer(
-    opening: bytes, seq: int, head_seq: int, total_us: int, sync_us: int, throttle_us: int
+def write_answer(
+    opening: bytes,
+    first_seq: int,
+    count: int,
+    head_seq: int,
+    total_us: int,
+    sync_us: int,
+    throttle_us: int,
 ) -> bytes:
-    """The `WriteAnswer` to a write of one record to a topic that was there, printed at once."""
+    """The `WriteAnswer` to a write to a topic that was there, printed at once."""
+    last_seq = first_seq + count - 1
     append_us = max(total_us - sync_us, 0)
-    return _SINGLE % (
-        *(opening, seq, seq, head_seq, total_us // 1_000, total_us % 1_000),
+    return _WRITTEN % (
+        *(opening, first_seq, last_seq, head_seq, count),
+        *(total_us // 1_000, total_us % 1_000),
         *(append_us // 1_000, append_us % 1_000, sync_us // 1_000, sync_us % 1_000),
         *divmod(min(throttle_us, append_us), 1_000),
-        seq,
+        b",".join([b"%d" % seq for seq in range(first_seq, last_seq + 1)]),
     )
 
 
-_SINGLE: Final = (
-    b'%b%d,"last_seq":%d,"head_seq":%d,"count":1,"created":false,"deduped":false,'
+_WRITTEN: Final = (
+    b'%b%d,"last_seq":%d,"head_seq":%d,"count":%d,"created":false,"deduped":false,'
     b'"performance":{"server_total_ms":%d.%03d,"wal_append_ms":%d.%03d,"fsync_ms":%d.%03d,'
-    b'"throttle_wait_ms":%d.%03d},"seqs":[%d]}'
+    b'"throttle_wait_ms":%d.%03d},"seqs":[%b]}'
 )
 
 
-def single_write_reply(
+def write_reply(
     prefix: bytes,
     opening: bytes,
     number: int,
-    seq: int,
+    first_seq: int,
+    count: int,
     head_seq: int,
     total_us: int,
     sync_us: int,
     throttle_us: int,
 ) -> bytes:
     """The same with its head: the whole answer to this request of a connection that stays open."""
+    told = first_seq, count, head_seq, total_us, sync_us, throttle_us
     if _native is not None:
-        encoded: bytes = _native.single_write(
-            SHORT_HEAD, prefix, opening, number, seq, head_seq, total_us, sync_us, throttle_us
-        )
+        encoded: bytes = _native.write_reply(SHORT_HEAD, prefix, opening, number, *told)
         return encoded
-    body = single_write_answer(opening, seq, head_seq, total_us, sync_us, throttle_us)
-    return short_json_answer(body, prefix, number)
+    return short_json_answer(write_answer(opening, *told), prefix, number)
 
 
 class RecordOut(Answer):

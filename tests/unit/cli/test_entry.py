@@ -16,11 +16,11 @@ LOADED_LATER = (
     "headwater.engine.kafka.store",
     "headwater.server.rcpx.listener",
     "httpx",
+    "numpy",
     "prometheus_client",
     "pyarrow",
     "pydantic",
     "rich",
-    "structlog",
     "websockets",
     "xml",
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 import headwater
 from headwater.format.frame import Frame
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.topics.repair import inspect_wal
 from headwater.recovery.topics.replay import replay
+from headwater.recovery.topics.report import inspect_wal
 
 
 def frames_in_log(db: headwater.Database) -> list[Frame]:

@@ -11,11 +11,10 @@ import pytest
 from headwater.config.engine import EngineSettings
 from headwater.core.errors import OverloadedError
 from headwater.engine.database import Database
-from headwater.engine.pressure import PoolMeter
-from headwater.engine.ready_set import ReadySet
+from headwater.engine.pressure import PoolMeter, ReadySet
 from headwater.engine.state.topic import Topic
+from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import encode_records
-from headwater.engine.topics.write import Write
 from headwater.model.pressure import Rung, Signals
 from headwater.model.router import router_settings
 from headwater.model.scheduler import TURNS_A_ROUND

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.ready_set import ReadySet
+from headwater.engine.pressure import ReadySet
 
 S = 1_000_000
 

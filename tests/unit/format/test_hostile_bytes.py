@@ -12,12 +12,19 @@ from hypothesis import strategies as st
 
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
-from headwater.format.current import Current, decode_current, encode_current
 from headwater.format.frame import FrameType, decode_frame, encode_frame, skim_frames
+from headwater.format.log_state import (
+    Current,
+    Repairs,
+    Skip,
+    decode_current,
+    decode_repairs,
+    encode_current,
+    encode_repairs,
+)
 from headwater.format.mark import CommitMark, decode_mark, find_mark, pack_mark
-from headwater.format.repairs import Repairs, Skip, decode_repairs, encode_repairs
-from headwater.recovery.topics.scan import Surroundings, scan_file
-from headwater.recovery.topics.verdict import FileScan, FileVerdict, MarkChain
+from headwater.recovery.topics.scan import FileScan, MarkChain, Surroundings, scan_file
+from headwater.recovery.topics.table import FileVerdict
 
 FRAME = encode_frame(FrameType.APPEND, 7, seq=9, ts=11, node=b"n", tag=b"tag", data=b"data" * 5)
 MARK = pack_mark(99, 1, 0, 1, 10, 11, 1, 5, 1, 1024, 1, 0, 0, 0)

@@ -1,7 +1,8 @@
-"""What is read from the bodies of single writes is what the decoder of requests would read."""
+"""What is read from the bodies of writes is what the decoder of requests would read."""
 
 from __future__ import annotations
 
+import functools
 import json
 from typing import Any
 
@@ -17,6 +18,7 @@ from headwater.wire.requests import WriteRequest, decode_request
 from tests.unit.native.twins import is_compiled
 
 RECORD_BYTES_MAX = 4_096
+RECORDS_MAX = 100
 pytestmark = is_compiled
 
 values = st.recursive(
@@ -33,27 +35,30 @@ values = st.recursive(
 spaces = st.text(" \t\r\n", max_size=3)
 
 
-def read(body: bytes) -> tuple[bytes, bytes] | None:
+def read(body: bytes | bytearray) -> list[tuple[bytes, bytes]] | None:
     native = compiled("bodies")
     assert native is not None
-    found = native.plain_records([body], RECORD_BYTES_MAX, limits.TAG_BYTES_MAX)
-    (data,), (tag,) = found
-    return None if data is None else (data, tag)
+    (count,), datas, tags = native.plain_records(
+        [body], RECORDS_MAX, RECORD_BYTES_MAX, limits.TAG_BYTES_MAX
+    )
+    assert len(datas) == len(tags) == count
+    return list(zip(datas, tags, strict=True)) if count else None
 
 
-def by_the_decoder(body: bytes) -> tuple[bytes, bytes]:
+def by_the_decoder(body: bytes) -> list[tuple[bytes, bytes]]:
     """What the twin takes; raises what it refuses."""
     body.decode()
     request = decode_request(body, WriteRequest)
     records = encode_request(request, RECORD_BYTES_MAX)
-    assert (len(records), records.nodes, records.deliver_at) == (1, [b""], None)
+    assert (any(records.nodes), records.deliver_at) == (False, None)
     assert (request.idempotency_key, request.expect_head_seq, request.config) == (None, None, None)
-    return records.datas[0], records.tags[0]
+    return list(zip(records.datas, records.tags, strict=True))
 
 
 def holds(body: bytes) -> bool:
     """Taken as the decoder takes it, or left to that. True when it was taken."""
     found = read(body)
+    assert read(bytearray(body)) == found
     if found is not None:
         assert found == by_the_decoder(body)
     return found is not None
@@ -78,8 +83,19 @@ def test_whatever_a_client_prints_is_taken_as_the_decoder_takes_it(
 def test_a_body_with_any_bytes_changed_is_taken_only_if_the_decoder_takes_it(
     noise: bytes, at: int, cut: int
 ) -> None:
-    good = b'{"records":[{"data":{"a":[1,"\\u00e9",true]},"tag":"t"}]}'
+    good = b'{"records":[{"data":{"a":[1,"\\u00e9",true]},"tag":"t"},{"data":2}]}'
     holds(good[:at] + noise + good[at + cut :])
+
+
+@given(st.lists(st.tuples(values, st.none() | st.text(max_size=5)), max_size=8), spaces)
+def test_each_of_several_records_is_taken_as_the_decoder_takes_it(
+    records: list[tuple[Any, str | None]], space: str
+) -> None:
+    texts = [
+        json.dumps({"data": data} if tag is None else {"data": data, "tag": tag})
+        for data, tag in records
+    ]
+    holds(f'{{"records":[{f"{space},{space}".join(texts)}]}}'.encode())
 
 
 @given(st.text('{}[]",:\\ \t\n0123456789.-+eEtrufalsnx\u00e9', max_size=40))
@@ -88,20 +104,24 @@ def test_no_payload_is_taken_that_the_decoder_refuses(payload: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "data", "tag"),
+    ("body", "records"),
     [
-        (b'{"records":[{"data":1}]}', b"1", b""),
-        (b'{"records":[{"data":{"p":"x"}}]}', b'{"p":"x"}', b""),
-        (b' { "records" : [ { "data" : [ 1 , 2 ] , "tag" : "a b" } ] } ', b"[ 1 , 2 ]", b"a b"),
-        (b'{"records":[{"tag":"t","data":"\\u00e9\\n"}]}', b'"\\u00e9\\n"', b"t"),
-        ('{"records":[{"data":"Gruß","tag":"ä"}]}'.encode(), '"Gruß"'.encode(), "ä".encode()),
-        (b'{"records":[{"data":-0.5}]}', b"-0.5", b""),
-        (b'{"records":[{"data":{}}]}', b"{}", b""),
-        (b'{"records":[{"data":[[],[{}]]}]}', b"[[],[{}]]", b""),
+        (b'{"records":[{"data":1}]}', [(b"1", b"")]),
+        (b'{"records":[{"data":{"p":"x"}}]}', [(b'{"p":"x"}', b"")]),
+        (b' { "records" : [ { "data" : [ 1 , 2 ] , "tag" : "a b" } ] } ', [(b"[ 1 , 2 ]", b"a b")]),
+        (b'{"records":[{"tag":"t","data":"\\u00e9\\n"}]}', [(b'"\\u00e9\\n"', b"t")]),
+        ('{"records":[{"data":"Gruß","tag":"ä"}]}'.encode(), [('"Gruß"'.encode(), "ä".encode())]),
+        (b'{"records":[{"data":-0.5}]}', [(b"-0.5", b"")]),
+        (b'{"records":[{"data":{}}]}', [(b"{}", b"")]),
+        (b'{"records":[{"data":[[],[{}]]}]}', [(b"[[],[{}]]", b"")]),
+        (
+            b'{"records":[{"data":1},{"data":[2],"tag":"t"} , {"data":{}}]}',
+            [(b"1", b""), (b"[2]", b"t"), (b"{}", b"")],
+        ),
     ],
 )
-def test_plain_bodies_are_really_taken(body: bytes, data: bytes, tag: bytes) -> None:
-    assert read(body) == (data, tag) == by_the_decoder(body)
+def test_plain_bodies_are_really_taken(body: bytes, records: list[tuple[bytes, bytes]]) -> None:
+    assert read(body) == records == by_the_decoder(body)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +131,11 @@ def test_plain_bodies_are_really_taken(body: bytes, data: bytes, tag: bytes) -> 
         b"{}",
         b'{"records":[]}',
         b'{"records":[{}]}',
-        b'{"records":[{"data":1},{"data":2}]}',
+        b'{"records":[{"data":1},{"data":2,"node":"n"}]}',
+        b'{"records":[{"data":1},]}',
+        b'{"records":[{"data":1}{"data":2}]}',
+        b'{"records":[{"data":1},{}]}',
+        b'{"records":[%b]}' % b",".join([b'{"data":1}'] * (RECORDS_MAX + 1)),
         b'{"records":[{"data":1}],"node":"n"}',
         b'{"records":[{"data":1,"meta":{}}]}',
         b'{"records":[{"data":1,"data":2}]}',
@@ -139,15 +163,22 @@ def test_anything_unusual_is_left_to_the_decoder(body: bytes) -> None:
 def test_one_that_is_not_plain_is_left_to_the_decoder_alone() -> None:
     native = compiled("bodies")
     assert native is not None
-    good, tagged = b'{"records":[{"data":1}]}', b'{"records":[{"data":2,"tag":"t"}]}'
-    assert native.plain_records([good, tagged], 100, 100) == ([b"1", b"2"], [b"", b"t"])
-    assert native.plain_records([good, b"{}", tagged], 100, 100)[0] == [b"1", None, b"2"]
-    assert native.plain_records([bytearray(good), good], 100, 100)[0] == [None, b"1"]
-    assert native.plain_records([], 100, 100) == ([], [])
+    good, tagged = b'{"records":[{"data":1}]}', b'{"records":[{"data":2,"tag":"t"},{"data":3}]}'
+    spoilt = b'{"records":[{"data":4},{"data":5},{"data":6]}'
+    read_all = functools.partial(
+        native.plain_records, records_max=100, data_bytes_max=100, tag_bytes_max=100
+    )
+    both = [1, 2], [b"1", b"2", b"3"], [b"", b"t", b""]
+    assert read_all([good, tagged]) == both
+    assert read_all([good, b"{}", tagged]) == ([1, 0, 2], *both[1:])
+    assert read_all([good, spoilt, tagged]) == ([1, 0, 2], *both[1:])
+    assert read_all([bytearray(good), tagged]) == both
+    assert read_all([memoryview(good), tagged]) == ([0, 2], [b"2", b"3"], [b"t", b""])
+    assert read_all([]) == ([], [], [])
 
 
 def test_a_prefix_of_a_body_is_never_taken() -> None:
-    good = b'{"records":[{"data":{"a":[1,"x",true]},"tag":"t"}]}'
+    good = b'{"records":[{"data":{"a":[1,"x",true]},"tag":"t"},{"data":1},{"data":"x"}]}'
     assert read(good) is not None
     for length in range(len(good)):
         assert read(good[:length]) is None

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.core.errors import FormatError
-from headwater.core.limits import PARTITION_NAME_PATTERN
+from headwater.core.limits import BATCH_RECORDS_MAX, PARTITION_NAME_PATTERN
 from headwater.format import appends
 from headwater.format.frame import decode_frame
 from headwater.format.segment import entry, run
@@ -175,16 +175,20 @@ def test_index_entries_are_the_same_bytes(rows: list[tuple[int, int, int]]) -> N
 
 
 numbers = st.integers(0, 2**63 - 1)
-OPENING = answers.single_write_opening("orders")
+OPENING = answers.write_opening("orders")
 
 
 @is_compiled
-@given(st.binary(max_size=40), st.binary(max_size=320), st.tuples(*[numbers] * 6))
-def test_the_answer_to_a_single_write_is_the_same_bytes(
-    prefix: bytes, opening: bytes, told: tuple[int, int, int, int, int, int]
+@given(
+    st.binary(max_size=40),
+    st.binary(max_size=320),
+    st.tuples(numbers, st.integers(0, 2**62), st.integers(1, 300), *[numbers] * 4),
+)
+def test_the_answer_to_a_write_is_the_same_bytes(
+    prefix: bytes, opening: bytes, told: tuple[int, int, int, int, int, int, int]
 ) -> None:
-    found = answers.single_write_reply(prefix, opening, *told)
-    assert found == pure(answers.single_write_reply, answers, prefix, opening, *told)
+    found = answers.write_reply(prefix, opening, *told)
+    assert found == pure(answers.write_reply, answers, prefix, opening, *told)
 
 
 @is_compiled
@@ -193,15 +197,19 @@ def test_a_prefix_or_a_topic_that_is_too_long_for_an_answer_is_refused(
     prefix: int, opening: int
 ) -> None:
     with pytest.raises(ValueError, match="shorter"):
-        answers.single_write_reply(bytes(prefix), bytes(opening), 0, 0, 0, 0, 0, 0)
+        answers.write_reply(bytes(prefix), bytes(opening), 0, 0, 1, 0, 0, 0, 0)
 
 
 def test_the_longest_name_there_is_fits_into_an_answer() -> None:
     name = f"kafka:{'n' * 249}:99999"
     assert PARTITION_NAME_PATTERN.fullmatch(name)
-    opening = answers.single_write_opening(name)
+    opening = answers.write_opening(name)
     most = 2**63 - 1
-    assert answers.single_write_reply(b"p" * 16, opening, most, most, most, most, most, most)
+    first = most - BATCH_RECORDS_MAX + 1
+    for count in (1, BATCH_RECORDS_MAX):
+        told = most, first, count, most, most, most, most
+        found = answers.write_reply(b"p" * 16, opening, *told)
+        assert found == pure(answers.write_reply, answers, b"p" * 16, opening, *told)
 
 
 @is_compiled
@@ -209,18 +217,29 @@ def test_answers_sent_at_once_are_those_that_are_printed_one_by_one() -> None:
     native = compiled("answers")
     assert native is not None
     pairs = [socket.socketpair() for _ in range(5)]
-    openings = [answers.single_write_opening(f"topic-{at}") for at in range(len(pairs))]
+    openings = [answers.write_opening(f"topic-{at}") for at in range(len(pairs))]
     asked = [
-        (ours.fileno(), 255 + at, 7 + at, 100 * at, openings[at], 99 + at, 300 + at, 20 + at)
+        (
+            ours.fileno(),
+            255 + at,
+            7 + at,
+            1 + 40 * at,
+            100 * at,
+            openings[at],
+            99 + at,
+            300 + at,
+            20 + at,
+        )
         for at, (ours, _) in enumerate(pairs)
     ]
     try:
-        assert native.send_single_writes(SHORT_HEAD, b"abc", asked, 1_000) == {}
-        for at, ((_, number, seq, came_us, *_), (_, theirs)) in enumerate(
+        assert native.send_write_replies(SHORT_HEAD, b"abc", asked, 1_000) == {}
+        for at, ((_, number, seq, count, came_us, *_), (_, theirs)) in enumerate(
             zip(asked, pairs, strict=True)
         ):
-            wanted = answers.single_write_reply(
-                b"abc", openings[at], number, seq, 99 + at, 1_000 - came_us, 300 + at, 20 + at
+            wanted = answers.write_reply(
+                *(b"abc", openings[at], number, seq, count),
+                *(99 + at, 1_000 - came_us, 300 + at, 20 + at),
             )
             assert theirs.recv(4_096) == wanted
     finally:
@@ -242,13 +261,12 @@ def test_what_a_socket_does_not_take_is_given_back() -> None:
             full.send(bytes(65_536))
     try:
         asked = [
-            (descriptor, at, at, 0, OPENING, 9, 9, 9)
+            (descriptor, at, at, 2, 0, OPENING, 9, 9, 9)
             for at, descriptor in enumerate((full.fileno(), gone.fileno(), -1), 1)
         ]
-        unsent = native.send_single_writes(SHORT_HEAD, b"", asked, 9)
+        unsent = native.send_write_replies(SHORT_HEAD, b"", asked, 9)
         wanted = {
-            at: answers.single_write_reply(b"", OPENING, at + 1, at + 1, 9, 9, 9, 9)
-            for at in range(3)
+            at: answers.write_reply(b"", OPENING, at + 1, at + 1, 2, 9, 9, 9, 9) for at in range(3)
         }
         assert unsent == wanted
     finally:

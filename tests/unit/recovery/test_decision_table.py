@@ -10,21 +10,26 @@ from pathlib import PurePosixPath
 import pytest
 
 from headwater.core.errors import DamageError, ForeignFileError, NewerFormatError
-from headwater.recovery.decision_table import Case, DecisionTable
-from headwater.recovery.finding import Action
+from headwater.recovery.finding import Action, Case, DecisionTable
 from headwater.recovery.kafka import table as kafka
-from headwater.recovery.kafka.verdict import IndexVerdict, LogVerdict, SegmentPosition, Stray
+from headwater.recovery.kafka.table import IndexVerdict, LogVerdict, SegmentPosition, Stray
 from headwater.recovery.machines import table as machines
-from headwater.recovery.machines.verdict import (
+from headwater.recovery.machines.table import (
     SnapshotStanding,
     SnapshotVerdict,
     StretchVerdict,
 )
 from headwater.recovery.topics import table as topics
 from headwater.recovery.topics.report import report_on
+from headwater.recovery.topics.scan import FileScan
 from headwater.recovery.topics.survey import ShardSurvey
-from headwater.recovery.topics.table import FILE_TABLE, FilePosition
-from headwater.recovery.topics.verdict import CurrentState, FileScan, FileVerdict, LogOddity
+from headwater.recovery.topics.table import (
+    FILE_TABLE,
+    CurrentState,
+    FilePosition,
+    FileVerdict,
+    LogOddity,
+)
 
 DIRECTORY = PurePosixPath("/wal")
 TABLES = {

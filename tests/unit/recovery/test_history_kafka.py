@@ -30,8 +30,7 @@ from headwater.recovery.history.kafka import (
 )
 from headwater.recovery.kafka.repair import recover_kafka
 from headwater.recovery.kafka.topics import STRANGER, BatchVerdict, SeenTopics
-from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import check_kafka_segment
+from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, plan_kafka
 from headwater.recovery.kafka.view import KafkaView, scan_topics
 from headwater.store.verify import VerifyFault
 from headwater.testing import FakeDisk

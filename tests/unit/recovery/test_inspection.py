@@ -7,11 +7,11 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from headwater.format.current import Current
-from headwater.recovery.topics import inspection
+from headwater.format.log_state import Current
+from headwater.recovery.topics import report
 from headwater.recovery.topics.report import WalReport, report_on
 from headwater.recovery.topics.survey import ShardSurvey
-from headwater.recovery.topics.verdict import CurrentState
+from headwater.recovery.topics.table import CurrentState
 from headwater.testing import FakeDisk
 
 WAL = PurePosixPath("/data/wal")
@@ -25,8 +25,8 @@ def without(number: int) -> WalReport:
 
 
 def settled(monkeypatch: pytest.MonkeyPatch, looks: Iterator[WalReport]) -> WalReport:
-    monkeypatch.setattr(inspection, "inspect_wal", lambda *_, **__: next(looks))
-    return inspection.inspect_until_stable(FakeDisk(["/data"]), WAL)
+    monkeypatch.setattr(report, "inspect_wal", lambda *_, **__: next(looks))
+    return report.inspect_until_stable(FakeDisk(["/data"]), WAL)
 
 
 def test_a_file_that_is_missing_twice_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

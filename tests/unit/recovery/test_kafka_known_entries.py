@@ -8,8 +8,8 @@ import pytest
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import RewriteMeta, SegmentMeta
 from headwater.format.kafka.entry import ENTRY_BYTES
-from headwater.recovery.kafka.known_entries import check_known_entries
-from headwater.recovery.kafka.verdict import IndexVerdict
+from headwater.recovery.kafka.survey import check_known_entries
+from headwater.recovery.kafka.table import IndexVerdict
 
 OLD, NEW = b"o" * 2 * ENTRY_BYTES, b"n" * 2 * ENTRY_BYTES
 META = SegmentMeta(4, 100, 2, 900, checksum64(OLD), 4)

@@ -15,8 +15,7 @@ from headwater.format.kafka.checkpoint import encode_checkpoint
 from headwater.format.kafka.entry import Entries, find_runs, read_entries
 from headwater.format.kafka.names import SPARE_NAME, index_name
 from headwater.recovery.kafka.repair import recover_kafka
-from headwater.recovery.kafka.verify import join_kafka, plan_kafka
-from headwater.recovery.kafka.verify_segment import check_kafka_segment
+from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, plan_kafka
 from headwater.recovery.kafka.view import KafkaView
 from headwater.store.verify import FaultKind, VerifyFault
 from headwater.testing import FakeDisk

@@ -13,7 +13,7 @@ from headwater.recovery.machines.segment import (
     MachineSegment,
     scan_machine_segment,
 )
-from headwater.recovery.machines.verdict import StretchVerdict
+from headwater.recovery.machines.table import StretchVerdict
 from headwater.testing import FakeDisk
 
 LOG = PurePosixPath("/log")

@@ -9,8 +9,8 @@ import pytest
 from headwater.format.checksum import checksum64
 from headwater.format.frame import FrameType, encode_frame
 from headwater.format.mark import MARK_BYTES, CommitMark, chain_of, find_mark, pack_mark
-from headwater.recovery.topics.scan import Surroundings, is_zero, scan_file
-from headwater.recovery.topics.verdict import FileScan, FileVerdict, MarkChain
+from headwater.recovery.topics.scan import FileScan, MarkChain, Surroundings, is_zero, scan_file
+from headwater.recovery.topics.table import FileVerdict
 
 FILE_BYTES = 2048
 RECORD = encode_frame(FrameType.APPEND, 1, seq=1, data=b"payload")

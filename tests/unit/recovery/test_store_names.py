@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
-from headwater.recovery.names import sort_names
+from headwater.recovery.directory import sort_names
 
 PLACE = PurePosixPath("/store")
 

@@ -9,7 +9,7 @@ import pytest
 
 from headwater.core.units import KIB
 from headwater.disk import Buffer, OpenMode, replace_file
-from headwater.recovery.tail import CHUNK_BYTES, cut_tail, has_bytes, used_bytes, write_again
+from headwater.recovery.repair import CHUNK_BYTES, cut_tail, has_bytes, used_bytes, write_again
 from headwater.testing import FakeDisk
 from headwater.testing.fake_disk import FakeFile
 

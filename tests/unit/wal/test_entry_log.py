@@ -12,7 +12,7 @@ import pytest
 from headwater.config.machines import FsyncKind, FsyncPolicy, MachineSettings, read_fsync_policy
 from headwater.core.errors import DiskFullError, InvalidRequestError, InvariantError, PoisonedError
 from headwater.engine.machines.recovery import sync_policy
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.format.machines.names import global_offset
 from headwater.testing import FakeDisk, Fault, FaultDisk, ManualClock, Verb
 from headwater.wal.committer import LogState

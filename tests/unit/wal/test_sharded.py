@@ -17,7 +17,7 @@ from headwater.core.errors import AccessError, ClosedError, DirectoryInUseError,
 from headwater.disk import PosixDisk
 from headwater.format.frame import FrameType, encode_frame
 from headwater.recovery.topics.open_wal import OpenWal, open_wal
-from headwater.recovery.topics.repair import inspect_wal
+from headwater.recovery.topics.report import inspect_wal
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from headwater.wal.committer import LogState
 from headwater.wal.sharded import shard_directory, shard_of

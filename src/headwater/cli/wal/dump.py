@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.log_directory import DirectoryArgument, JsonOption, find_log
+from headwater.cli.log_directory import DirectoryArgument, find_log
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import (
     complain,
     on_terminal,
@@ -34,8 +35,7 @@ from headwater.core.errors import FormatError, StorageError
 from headwater.disk import PosixDisk
 from headwater.format.bodies import body_fields
 from headwater.format.frame import Frame, FrameFlag, FrameType
-from headwater.recovery.topics.inspection import inspect_until_stable
-from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.report import WalReport, inspect_until_stable
 from headwater.recovery.topics.survey import ShardSurvey, read_log_file
 
 FrameOrRegion = tuple[PurePath, NumberedFrame | Region]

@@ -13,8 +13,8 @@ from typing import Final
 
 from headwater.format.frame import Frame, FrameType, decode_frame
 from headwater.format.mark import decode_mark
-from headwater.recovery.topics.scan import END_OF_FILE, Surroundings, scan_file
-from headwater.recovery.topics.verdict import FileScan, FileVerdict, MarkChain
+from headwater.recovery.topics.scan import END_OF_FILE, FileScan, MarkChain, Surroundings, scan_file
+from headwater.recovery.topics.table import FileVerdict
 
 GAPS_MAX: Final = 100
 _HASHES: Final = frozenset({"body_hash", "chain", "log_id", "xxh3"})

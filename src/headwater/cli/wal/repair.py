@@ -6,21 +6,20 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.log_directory import DirectoryArgument, JsonOption, LogDirectory, find_log
+from headwater.cli.log_directory import DirectoryArgument, LogDirectory, find_log
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import complain, printable, say, say_json, shown_path
 from headwater.cli.progress import reading
 from headwater.cli.wal.verify import finding_line, report_as_json, shown_directory
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.recovery.finding import Finding
 from headwater.recovery.plan import RepairPlan, RepairStep
 from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
-from headwater.recovery.topics.inspection import inspect_until_stable
 from headwater.recovery.topics.open_wal import claim_directory
 from headwater.recovery.topics.plan import plan_repairs
-from headwater.recovery.topics.repair import inspect_wal
-from headwater.recovery.topics.report import WalReport
+from headwater.recovery.topics.report import WalReport, inspect_until_stable, inspect_wal
 
 Plans = list[RepairPlan]
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.log_directory import DirectoryArgument, JsonOption, LogDirectory, find_log
+from headwater.cli.log_directory import DirectoryArgument, LogDirectory, find_log
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import complain, printable, say, say_json, say_table, shown_path
 from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
@@ -15,10 +16,10 @@ from headwater.disk import Disk, PosixDisk
 from headwater.recovery.finding import Action, Finding
 from headwater.recovery.plan import StepKind
 from headwater.recovery.stores import BESIDE_TOPICS
-from headwater.recovery.topics.inspection import inspect_until_stable
 from headwater.recovery.topics.plan import plan_repairs
-from headwater.recovery.topics.report import WalReport
-from headwater.recovery.topics.verdict import FileScan, FileVerdict
+from headwater.recovery.topics.report import WalReport, inspect_until_stable
+from headwater.recovery.topics.scan import FileScan
+from headwater.recovery.topics.table import FileVerdict
 
 BEING_WRITTEN = "being written"
 

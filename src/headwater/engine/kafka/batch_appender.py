@@ -18,8 +18,8 @@ from headwater.engine.kafka.configs import MAX_MESSAGE_BYTES, config_number
 from headwater.engine.kafka.core import EventChange, KafkaCore
 from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.kafka.producers import SentBatch
+from headwater.engine.owner import Pending
 from headwater.engine.partition import Produced, Repeated
-from headwater.engine.pending import Pending
 from headwater.format.kafka.batch import BatchHeader, assign_offset, read_header
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.observe.tracing import PRODUCE_SPAN

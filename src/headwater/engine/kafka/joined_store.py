@@ -23,8 +23,8 @@ from headwater.engine.kafka.native_topics import (
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.kafka.unavailable import UnavailableKafka
+from headwater.engine.owner import Pending
 from headwater.engine.partition import BatchPartition, BatchTopic
-from headwater.engine.pending import Pending
 from headwater.engine.state.topic import Topic
 
 

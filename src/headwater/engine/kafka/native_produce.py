@@ -20,13 +20,12 @@ from headwater.core.units import KIB
 from headwater.engine.engine import Engine
 from headwater.engine.kafka.producers import Producers, SentBatch
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation
-from headwater.engine.owner import Owner
+from headwater.engine.owner import Owner, Pending
 from headwater.engine.partition import Produced, Repeated
-from headwater.engine.pending import Pending
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import ensure_loaded
+from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.engine.topics.write import Write
 from headwater.format.kafka.batch import BatchHeader, read_header
 from headwater.format.kafka.mapping import to_native
 from headwater.format.kafka.records import KafkaRecord, decode_records

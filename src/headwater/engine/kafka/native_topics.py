@@ -18,8 +18,8 @@ from headwater.engine.kafka.native_fetch import NativeFetch, NativeLookup, first
 from headwater.engine.kafka.native_produce import NativeAppender
 from headwater.engine.kafka.topics import TOPIC_NAME
 from headwater.engine.operation import Operation
+from headwater.engine.owner import Pending
 from headwater.engine.partition import Batch, Produced, Wakeup
-from headwater.engine.pending import Pending
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import delete_operation
 from headwater.format.kafka.batch import BatchHeader

@@ -8,18 +8,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import RequestError
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.kafka.timestamps import newest_timestamps
 from headwater.engine.kafka.topics import KafkaTopics
-from headwater.engine.pending import wait_for
+from headwater.engine.owner import wait_for
 from headwater.format.kafka.entry import PREFIX_BYTES
-from headwater.model.retention_clock import RetentionClock
-from headwater.store.kafka.batch_lookup import Ids, SegmentTable, locate
+from headwater.model.retention import RetentionClock
+from headwater.store.kafka.files import Ids, SegmentTable, locate
 
 _WINDOW = 16_384
 

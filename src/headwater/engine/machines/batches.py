@@ -21,7 +21,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.machines.answers import BatchDone, OperationOutcome
 from headwater.engine.machines.book import Book
 from headwater.engine.machines.draft import Draft
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.model.machines.errors import bad_request
 
 BATCH_OPERATIONS_MAX: Final = 100

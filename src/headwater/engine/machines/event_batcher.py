@@ -21,8 +21,7 @@ from headwater.core.units import MIB
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.book import Book, MachineChange, Repeat
 from headwater.engine.machines.draft import Draft
-from headwater.engine.owner import Owner
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Owner, Pending
 
 MEMBERS_MAX: Final = 512
 GROUP_BYTES: Final = 1 * MIB

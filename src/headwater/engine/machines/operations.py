@@ -14,7 +14,7 @@ from headwater.engine.machines.log_reader import History, HistoryPlan, WalPage, 
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.model.machines.definition import Definition, check_machine_name
 from headwater.model.machines.errors import bad_request
 from headwater.model.machines.instance import Instance

@@ -26,9 +26,13 @@ from headwater.recovery.history.machines import MachineFold
 from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.repair import repair_machines
 from headwater.recovery.machines.replay import MachineLogReport, MachineReplay, log_report
-from headwater.recovery.machines.report import report_on_machines
-from headwater.recovery.machines.survey import MachineSurvey, begin_survey, scan_survey
-from headwater.recovery.machines.verdict import MachineOddity
+from headwater.recovery.machines.survey import (
+    MachineSurvey,
+    begin_survey,
+    report_on_machines,
+    scan_survey,
+)
+from headwater.recovery.machines.table import MachineOddity
 from headwater.wal.policy import EveryMs, EveryN, EveryWrite, Never, SyncPolicy
 
 Progress = Callable[[float], None]

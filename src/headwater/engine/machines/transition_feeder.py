@@ -38,9 +38,9 @@ from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent
 from headwater.engine.maintenance.thread import MaintenanceThread
-from headwater.engine.topics.creation import create_operation
 from headwater.engine.topics.operations import (
     append_encoded_operation,
+    create_operation,
     diff_operation,
     diff_request,
     state_operation,
@@ -50,7 +50,7 @@ from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.frame import FrameFlag
 from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEventEntry
 from headwater.format.machines.names import global_offset
-from headwater.model.retention_hold import HoldOwner
+from headwater.model.retention import HoldOwner
 
 NODE: Final = "machines"
 """The writer of a record: the feeder knows its own records by it."""

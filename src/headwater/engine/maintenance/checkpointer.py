@@ -14,15 +14,12 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.core.units import MIB
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.tail import TailChunk
-from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic import TailChunk, Topic
 from headwater.format.router_frames import RouterMark, encode_router_marks
 from headwater.format.segment import Entries, IndexFlag, WalSlice, encode_run, index_flags
 from headwater.format.topic_frames import CheckpointEntry, encode_checkpoint_mark

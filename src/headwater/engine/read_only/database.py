@@ -50,16 +50,17 @@ from headwater.engine.operation import (
     Woken,
 )
 from headwater.engine.read_only.view import DirectoryView, Progress
+from headwater.engine.topics.arrow import arrow_page_operation
 from headwater.engine.topics.operations import (
     DiffRequest,
     loaded_partition,
     read_operation,
+    request_of,
     state_operation,
     topics_operation,
 )
-from headwater.engine.topics.read_calls import arrow_page_operation, request_of
 from headwater.engine.topics.watch import topic_watch, watch_operation
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 

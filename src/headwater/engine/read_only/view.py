@@ -19,18 +19,18 @@ from headwater.disk import Disk
 from headwater.engine.owner import BatonOwner
 from headwater.engine.start.topic_recovery import TopicRecovery
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.tail import TailCache
-from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic import TailCache, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import Loaded, install, load_topic
 from headwater.engine.topics.reader import Reader
 from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
-from headwater.model.retention_clock import RetentionClock
+from headwater.model.retention import RetentionClock
+from headwater.observe.waits import Waits
 from headwater.recovery.topics.follower import LogFollower
-from headwater.recovery.topics.inspection import inspect_until_stable, refuse_unfinished
 from headwater.recovery.topics.replay import FrameGroup
+from headwater.recovery.topics.report import inspect_until_stable, refuse_unfinished
 from headwater.recovery.topics.snapshots import snapshot_numbers
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.object_store import open_cold_tier
@@ -72,6 +72,7 @@ class DirectoryView:
             settings,
             clock,
             BatonOwner(),
+            Waits(clock, 0),
             RetentionClock(clock.wall_ms(), clock.monotonic_us()),
             SeqCeilings(settings.wal.head_ahead),
             TailCache(settings.cache_bytes),

@@ -11,12 +11,11 @@ from dataclasses import dataclass
 from headwater.config.topic import Discard
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError, TopicFullError
-from headwater.engine.pending import Change
+from headwater.engine.owner import Change
 from headwater.engine.routers.copies import Copies, Encoded, log_frames
 from headwater.engine.routers.definitions import reservation, reserve
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.tail import TailChunk
-from headwater.engine.state.topic import Router, Topic
+from headwater.engine.state.topic import Router, TailChunk, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.publisher import announce
 from headwater.format.appends import SEGMENT_SHIFT
@@ -255,8 +254,8 @@ class CopyPublisher:
                 log.load_gap(first_seq + end, encoded.times[end - 1], lost=slot is Slot.LOST)
         dest.last_ts = max(dest.last_ts, encoded.times[-1])
         chunk = TailChunk(first_seq, encoded.frames.buffer, encoded.frames.offsets)
-        self._topics.keep_in_tail(dest, chunk, logged=logged)
-        self._topics.shed(dest)
+        core.keep_in_tail(dest, chunk, logged=logged)
+        core.shed(dest)
         settings = log.settings
         if settings.ttl_ms or settings.cap_records or settings.cap_bytes:
             self._topics.evict(dest)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from headwater.config.topic import topic_settings
 from headwater.core.errors import RouterNotFoundError
 from headwater.core.results import RouterState
-from headwater.engine.pending import Change
+from headwater.engine.owner import Change
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Router, RouterDefinition, Topic
 from headwater.engine.topics.lifecycle import Topics
@@ -28,9 +28,9 @@ from headwater.model.router import (
     Guarantee,
     RouterCursor,
     RouterSettings,
+    check_router_name,
     may_become,
 )
-from headwater.model.router.definition import check_router_name
 
 
 class Routers:

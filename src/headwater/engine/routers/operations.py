@@ -13,8 +13,7 @@ from headwater.core.units import US_PER_MS
 from headwater.engine.operation import Answered, AsOwner, Operation, Woken
 from headwater.engine.routers.definitions import Routers
 from headwater.engine.state.topic import Router, Topic
-from headwater.engine.topics.creation import create_operation
-from headwater.engine.topics.operations import ensure_loaded
+from headwater.engine.topics.operations import create_operation, ensure_loaded
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.model.router import router_settings
 

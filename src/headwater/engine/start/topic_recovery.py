@@ -11,15 +11,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-
 from headwater.config.topic import TopicSettings, stored_settings
+from headwater.core.arrays import numpy
 from headwater.core.errors import DamageError, NewerFormatError, StorageError
 from headwater.engine.start.losses import RecoveryNotes, close_gaps
 from headwater.engine.start.router_replay import RouterReplay
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.tail import TailChunk
-from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic import TailChunk, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import (
     Loaded,
@@ -300,7 +298,7 @@ class _Contents(ContentSink[RecordRows]):
             topic.log.note_tag(tag, seq)
         topic.last_ts = max(topic.last_ts, int(rows.ts[-1]))
         buffer, offsets = rows.copy()
-        self._topics.keep_in_tail(topic, TailChunk(int(rows.seqs[0]), buffer, offsets))
+        self._core.keep_in_tail(topic, TailChunk(int(rows.seqs[0]), buffer, offsets))
 
     def fill(self, upto_seq: int, ts: int, *, lost: bool) -> None:
         self._topics.fill_dead(self._topic, upto_seq, ts, lost=lost)

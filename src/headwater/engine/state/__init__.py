@@ -4,10 +4,10 @@ Everything else in the engine is built on this package, and this package on none
 read without them. `engine_core` is the one object that all parts share: disk, clock, settings, the
 log, counters, and which topics have work to do. From it everything else is reached:
 
-- `topic`: a topic with its rules (`TopicLog` of `model`), newest frames (`tail`), segments, queue
-  (`topic_queue`) and routes; and the routers between topics, with what of their copies is not in
-  the log yet;
-- `topic_registry` and `router_table`: all of them by name and number;
+- `topic`: a topic with its rules (`TopicLog` of `model`), newest frames, segments, queue, routes,
+  and all topics by name and number; and the routers between them, with what of their copies is not
+  in the log yet;
+- `router_table`: all routers by name and number;
 - `retention_holds`: the consumers that need old log. Nothing that they hold is deleted, and a hold
   that gives way to its limit says so (I9);
 - `damage_ledger` and `parts`: what cannot be served, and why (I5, I6). Any thread may add to them.

@@ -19,14 +19,13 @@ from headwater.engine.state.damage_ledger import DamageLedger
 from headwater.engine.state.parts import Parts
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.engine.state.router_table import RouterTable
-from headwater.engine.state.tail import TailCache
-from headwater.engine.state.topic import Topic, TopicStore
-from headwater.engine.state.topic_registry import Registry
+from headwater.engine.state.topic import Registry, TailCache, TailChunk, Topic, TopicStore
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import ShardMeta
-from headwater.model.retention_clock import RetentionClock
+from headwater.model.retention import RetentionClock
 from headwater.model.topic import TopicLog
+from headwater.observe.waits import Waits
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.maps import SegmentMaps
 from headwater.store.segment_stores import ColdTier, SegmentStore
@@ -80,6 +79,8 @@ class EngineCore:
     settings: EngineSettings
     clock: Clock
     owner: Owner
+    waits: Waits
+    """What writes waited for, where that was long."""
     retention: RetentionClock
     ceilings: SeqCeilings
     cache: TailCache
@@ -190,6 +191,35 @@ class EngineCore:
 
     def cold_store_of(self, topic_id: int) -> SegmentStore | None:
         return None if self.cold is None else self.cold.topic(topic_id)
+
+    # -- frames in memory
+
+    def keep_in_tail(self, topic: Topic, chunk: TailChunk, *, logged: bool = True) -> None:
+        """Hold frames until a checkpoint has them, and for readers near the head."""
+        topic.tail.append(chunk)
+        topic.meta = None
+        if logged:
+            if topic.logged_upto is not None:
+                topic.logged_upto = chunk.last_seq  # it was on its way when the class changed
+            self.count_tail(topic, chunk)
+
+    def count_tail(self, topic: Topic, chunk: TailChunk) -> None:
+        """A chunk of the tail is one that a checkpoint has to put into segments."""
+        size = len(chunk.buffer)
+        topic.tail_bytes += size
+        self.tail_bytes += size
+        self.dirty[topic.topic_id] = topic
+
+    def shed(self, topic: Topic) -> None:
+        """Drop frames from memory that no reader can ask for any more."""
+        log, tail = topic.log, topic.tail
+        while len(tail) and tail.first_chunk.last_seq < log.earliest_seq:
+            chunk = tail.drop_first()
+            if topic.logs(chunk.first_seq) and chunk.first_seq > topic.checkpointed_seq:
+                topic.tail_bytes -= len(chunk.buffer)
+                self.tail_bytes -= len(chunk.buffer)
+
+    # -- what has changed
 
     def route(self, source: Topic) -> None:
         """There may be something to copy from here, or room for it."""

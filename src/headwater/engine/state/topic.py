@@ -1,7 +1,12 @@
-"""One topic as the engine holds it, and the routers between topics. For the owner only.
+"""Topics as the engine holds them, all of them by name, and the routers between them. For the owner
+only.
 
-A topic is its rules (`TopicLog`), its newest frames, its files, its queue and its routes: topics
-and routers point to each other.
+A topic is its rules (`TopicLog`), its newest frames (`Tail`), its files, its queue and its routes:
+topics and routers point to each other. A name is interned to an id once and the id is never reused.
+
+Everything not yet in a segment must be in the tail, as the frames that went into the log; what is
+in a segment stays as long as the cache has room. A chunk is one submission's bytes, so holding it
+costs nothing per record.
 
 A copy that a router made is in its destination's memory, and nowhere else, until a checkpoint puts
 it into a segment. Such copies are *unflushed*: a crash takes them, and they are made again from
@@ -13,32 +18,153 @@ back.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import itertools
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
-import numpy
-from numpy.typing import NDArray
-
-from headwater.config.topic import TopicSettings
-from headwater.core.errors import HeadwaterError, StorageError
+from headwater.config.topic import TopicSettings, check_topic_name
+from headwater.core.arrays import NDArray, numpy
+from headwater.core.errors import HeadwaterError, InvariantError, StorageError, TopicNotFoundError
 from headwater.core.results import TopicState
+from headwater.engine.owner import Change
 from headwater.engine.partition import ReadPlan, Wakeup
-from headwater.engine.pending import Change
-from headwater.engine.state.tail import Tail
-from headwater.engine.state.topic_queue import TopicQueue
 from headwater.format.router_frames import RouterMark, RouterMeta
 from headwater.format.snapshot import TopicMeta
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.match import TagMatcher
-from headwater.model.queue import LeaseHistory
+from headwater.model.queue import ClaimWindow, Grant, LeaseHistory, QueueLeases
 from headwater.model.router import CursorMark, Guarantee, RouterCursor, RouterSettings
 from headwater.model.topic import TopicLog
+from headwater.recovery.history.topics import TopicTable
 from headwater.recovery.topics.stored_topic import StoredTopic
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
+
+
+@dataclass(slots=True, eq=False)
+class ClaimRequest:
+    """A worker that wants jobs, and what a pass gave."""
+
+    node: str
+    wanted: int
+    lease_us: int = 0
+    connection: int | None = None
+    served: bool = False
+    grant: Grant | None = None
+    """None when there was nothing to give."""
+    left: bool = False
+    """The worker is gone: a pass that is under way gives it nothing."""
+
+
+@dataclass(slots=True)
+class TopicQueue:
+    leases: QueueLeases = field(default_factory=QueueLeases)
+    window: ClaimWindow[ClaimRequest] = field(default_factory=ClaimWindow)
+    """Claims that are to be served together."""
+    settings: TopicSettings | None = None
+    """The settings that the leases follow; a change replaces this object."""
+    blocked_reason: str | None = None
+    """Why jobs that were delivered too often could not be put away at the last try."""
+    passing: bool = False
+    """A pass is under way that reads keys from files; the next one waits for it."""
+
+
+class TailChunk(NamedTuple):
+    first_seq: int
+    buffer: bytes
+    offsets: Sequence[int] | NDArray[numpy.int64]
+    """Where the Append frame of each record begins; consecutive seqs."""
+
+    @property
+    def last_seq(self) -> int:
+        return self.first_seq + len(self.offsets) - 1
+
+
+class Tail:
+    """Chunks in seq order without gaps. Appended at the end, dropped from the front."""
+
+    __slots__ = ("_chunks", "_dropped", "_end_seq", "_firsts")
+
+    def __init__(self) -> None:
+        self._chunks: list[TailChunk] = []
+        self._firsts: list[int] = []
+        self._dropped = 0
+        """Entries at the front that are gone but not yet cut off the lists."""
+        self._end_seq = 0
+        """The seq behind the newest; only read while there are any."""
+
+    def __len__(self) -> int:
+        return len(self._chunks) - self._dropped
+
+    @property
+    def first_seq(self) -> int | None:
+        """The oldest seq that is here."""
+        return self._firsts[self._dropped] if len(self) else None
+
+    @property
+    def first_chunk(self) -> TailChunk:
+        return self._chunks[self._dropped]
+
+    @property
+    def last_seq(self) -> int | None:
+        return self._end_seq - 1 if len(self) else None
+
+    def append(self, chunk: TailChunk) -> None:
+        first_seq = chunk.first_seq
+        chunks = self._chunks
+        if first_seq != self._end_seq and len(chunks) > self._dropped:
+            raise InvariantError(f"tail ends at seq {self._end_seq - 1}, got seq {first_seq}")
+        self._end_seq = first_seq + len(chunk.offsets)
+        chunks.append(chunk)
+        self._firsts.append(first_seq)
+
+    def chunks(self, first_seq: int, last_seq: int) -> Iterator[TailChunk]:
+        """The chunks that hold any seq of this range, in order."""
+        index = max(bisect_right(self._firsts, first_seq) - 1, self._dropped)
+        while index < len(self._chunks) and self._firsts[index] <= last_seq:
+            yield self._chunks[index]
+            index += 1
+
+    def drop_first(self) -> TailChunk:
+        chunk = self._chunks[self._dropped]
+        self._dropped += 1
+        if self._dropped * 2 > len(self._chunks):
+            del self._chunks[: self._dropped]
+            del self._firsts[: self._dropped]
+            self._dropped = 0
+        return chunk
+
+    def clear(self) -> None:
+        self._chunks.clear()
+        self._firsts.clear()
+        self._dropped = 0
+
+
+class TailCache:
+    """How much of what is already in segments may stay in memory, over all topics.
+
+    First in, first out: a reader near the head finds its records, a reader far behind does not
+    push other topics' records out.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._kept: deque[tuple[Tail, TailChunk]] = deque()
+        self.bytes = 0
+
+    def keep(self, tail: Tail, chunk: TailChunk) -> None:
+        """This chunk is in a segment now; it may be dropped when room is needed."""
+        self._kept.append((tail, chunk))
+        self.bytes += len(chunk.buffer)
+        while self.bytes > self._bytes_max:
+            old_tail, old = self._kept.popleft()
+            self.bytes -= len(old.buffer)
+            while old_tail.first_seq is not None and old_tail.first_seq <= old.first_seq:
+                old_tail.drop_first()
 
 
 class TopicStore(Protocol):
@@ -352,3 +478,46 @@ class InboundRoutes:
         """Everything up to here is in segments or in the log, synced."""
         if self.unflushed_from is not None and upto_seq >= self.unflushed_from:
             self.unflushed_from = upto_seq + 1 if self.last_copy > upto_seq else None
+
+
+class Registry(TopicTable[Topic]):
+    """The table of topics, with their names in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: list[str] = []
+        self._sorted = True
+
+    def get(self, name: str) -> Topic:
+        topic = self._by_name.get(name)
+        if topic is None:
+            check_topic_name(name)
+            raise TopicNotFoundError(f"there is no topic {name!r}", detail={"topic": name})
+        return topic
+
+    def take_id(self) -> int:
+        topic_id = self.next_topic_id
+        self.next_topic_id += 1
+        return topic_id
+
+    def add(self, topic: Topic) -> None:
+        super().add(topic)
+        self._names.append(topic.name)
+        self._sorted = False
+
+    def remove(self, topic: Topic) -> None:
+        super().remove(topic)
+        self._names = list(self._by_name)
+        self._sorted = False
+
+    def names(self, prefix: str = "", after: str | None = None) -> Iterator[str]:
+        """Names in order that begin with `prefix` and come after `after`."""
+        if not self._sorted:
+            self._names.sort()  # nearly in order already, so nearly free
+            self._sorted = True
+        at = bisect_left(self._names, max(prefix, after or ""))
+        for name in itertools.islice(self._names, at, None):
+            if not name.startswith(prefix):
+                return
+            if after is None or name > after:
+                yield name

@@ -14,9 +14,9 @@ anywhere; a slow disk delays only its reader (I14). Damaged records become a tom
 never served (I6). `operations` joins planning, fetching, waiting and new tries when files
 changed.
 
-A control change (`lifecycle`, `creation`, `deletes`) is a frame in the topic's own shard and
+A control change (`lifecycle`) is a frame in the topic's own shard and
 takes effect in the log's order; a deleted record never comes back (I8), and floors never go back
-(I10). Copies that routers made are in memory only; `copy_flush` puts them in front of what the log
+(I10). Copies that routers made are in memory only; `lifecycle` puts them in front of what the log
 says about their topic.
 
 `loader` reads a topic back from its index files, when a call first needs it.

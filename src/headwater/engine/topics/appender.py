@@ -26,15 +26,13 @@ from headwater.core.errors import (
 )
 from headwater.core.results import Appended
 from headwater.core.units import US_PER_MS
-from headwater.engine.pending import Change
+from headwater.engine.owner import Change
 from headwater.engine.pressure import PressureControl
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
-from headwater.engine.topics.copy_flush import flush_copies
-from headwater.engine.topics.lifecycle import Topics
-from headwater.engine.topics.publisher import Publisher
+from headwater.engine.topics.lifecycle import Topics, flush_copies
+from headwater.engine.topics.publisher import Keyed, Publisher, Write
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
-from headwater.engine.topics.write import Keyed, Write
 from headwater.format.appends import Columns, FramesOfBatch, encode_batches
 from headwater.format.control import IdempotencyEntry, encode_head_watermark, encode_idempotency
 from headwater.format.frame import FrameFlag
@@ -283,8 +281,11 @@ class Appender:
             control.append(flush.body)
             count += flush.frame_count
         if records.keys is not None:
-            seqs = ((key, write.first_seq + at) for at, key in records.keys.items())
-            write.keys = [Keyed(key, seq, seq) for key, seq in seqs]
+            seq = write.first_seq
+            write.keys = [
+                Keyed(key, seq + position, seq + position + count - 1)
+                for key, position, count in records.keys
+            ]
         if write.keys:
             control += self._remember(write)
             count += len(write.keys)

@@ -2,12 +2,17 @@
 
 A control change is a frame in the topic's own shard and takes effect when the log has it, in the
 log's order. That order is the only truth, for records and for metadata (I3, I8, I10).
+
+What the log says of a topic comes behind the copies in it that are in memory only; see
+`headwater.engine.state.topic` for why. What is dead leaves no frame: slots without a record are
+filled when the log is read back; ROUTER_PLACES names them where no other frame does.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from headwater.config.topic import (
     TopicSettings,
@@ -18,17 +23,21 @@ from headwater.config.topic import (
     refuse_letters,
     topic_settings,
 )
+from headwater.core.arrays import numpy
 from headwater.core.durability import Durability
 from headwater.core.errors import OverloadedError, TopicNotEmptyError, TopicNotFoundError
 from headwater.core.results import Deleted, TopicState
-from headwater.engine.pending import Change
+from headwater.engine.owner import Change
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.tail import TailChunk
-from headwater.engine.state.topic import Topic
-from headwater.engine.topics.copy_flush import flush_copies
-from headwater.engine.topics.deletes import delete_body
+from headwater.engine.state.topic import TailChunk, Topic
 from headwater.format.frame import FrameType, encode_frame
+from headwater.format.router_frames import (
+    RouterMark,
+    encode_router_marks,
+    encode_router_places,
+)
 from headwater.format.topic_frames import (
+    RecordsDeleted,
     SettingsChanged,
     TopicCreated,
     encode_body,
@@ -36,10 +45,73 @@ from headwater.format.topic_frames import (
 )
 from headwater.model.loss import Eviction
 from headwater.model.match import TagMatcher
+from headwater.model.slots import DEAD, LOST
 from headwater.model.topic import DeleteEffect, TopicLog
 from headwater.wal.ticket import Ticket
 
 _ESSENTIAL: Final = True
+SEQS_MAX: Final = 100_000
+"""With more of them the frame has the predicate: many megabytes would hold up its group."""
+
+
+class CopyFlush(NamedTuple):
+    """Frames that go in front of others, and what they mean once those are durable."""
+
+    topic: Topic
+    body: bytes
+    frame_count: int
+    upto_seq: int
+    marks: list[RouterMark]
+
+    def confirm(self) -> None:
+        inbound = self.topic.inbound
+        if inbound is None:
+            return
+        inbound.flushed(self.upto_seq)
+        inbound.marked(self.marks)
+
+
+def flush_copies(core: EngineCore, topic: Topic) -> CopyFlush | None:
+    """The frames that flush everything copied so far; None when all is flushed."""
+    inbound = topic.inbound
+    if inbound is None or inbound.unflushed_from is None:
+        return None
+    first, last = inbound.unflushed_from, topic.log.visible_seq
+    marks = [router.next_mark() for router in inbound.routers if router.made]
+    # The mark stands first: it keeps what follows apart from the records of the group before.
+    frames = [encode_router_marks(topic.topic_id, marks, core.clock.wall_ms())]
+    count = 1
+    for body, frame_count in _slot_frames(topic, first, last):
+        frames.append(body)
+        count += frame_count
+    return CopyFlush(topic, b"".join(frames), count, last, marks)
+
+
+def _slot_frames(topic: Topic, first_seq: int, last_seq: int) -> Iterator[tuple[bytes, int]]:
+    """What these slots hold: bytes for the log, with how many frames they have."""
+    index = topic.log.index
+    start = max(first_seq, index.base_seq)
+    if start > last_seq:
+        yield encode_router_places(topic.topic_id, last_seq, topic.last_ts, lost=False), 1
+        return
+    flags = index.flags(start, last_seq + 1)
+    kinds = flags & (DEAD | LOST)
+    borders = (numpy.flatnonzero(numpy.diff(kinds)) + 1).tolist()
+    for low, high in itertools.pairwise([0, *borders, len(kinds)]):
+        if kinds[low] & DEAD:
+            lost = bool(kinds[low] & LOST)
+            end = start + high - 1
+            yield encode_router_places(topic.topic_id, end, topic.last_ts, lost=lost), 1
+        else:
+            yield from _frames_of_tail(topic, start + low, start + high - 1)
+
+
+def _frames_of_tail(topic: Topic, first_seq: int, last_seq: int) -> Iterator[tuple[bytes, int]]:
+    for chunk in topic.tail.chunks(first_seq, last_seq):
+        low = max(first_seq - chunk.first_seq, 0)
+        high = min(last_seq + 1 - chunk.first_seq, len(chunk.offsets))
+        end = int(chunk.offsets[high]) if high < len(chunk.offsets) else len(chunk.buffer)
+        yield chunk.buffer[int(chunk.offsets[low]) : end], high - low
 
 
 class Topics:
@@ -179,7 +251,7 @@ class Topics:
             topic.logged_upto = None
             for chunk in topic.tail.chunks(first, topic.log.visible_seq):
                 if chunk.first_seq >= first:
-                    self._count(topic, chunk)
+                    self._core.count_tail(topic, chunk)
 
     def delete(self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None) -> Change:
         """Delete records for good: all below a seq, all that match, or those that are both."""
@@ -187,10 +259,6 @@ class Topics:
         # of this delete must not take the records that came after it.
         upto_seq = topic.log.visible_seq
         body = delete_body(self._core, topic, before_seq, matcher, upto_seq)
-        frames = [encode_body(FrameType.DELETE, topic.topic_id, self._core.clock.wall_ms(), body)]
-        if topic.topic_id in self._core.moved:
-            # The room this makes must not bring back what a cap took before.
-            frames.insert(0, self.watermark(topic))
 
         def take_effect() -> Deleted:
             deletion = self.apply_deletion(topic, before_seq, matcher, upto_seq)
@@ -200,11 +268,23 @@ class Topics:
             )
 
         change = Change(take_effect)
-        if topic.is_logged:
-            self.submit(topic, b"".join(frames), change, frame_count=len(frames))
-        else:
-            change.carry_out()
+        self.submit_deletion(topic, body, change)
         return change
+
+    def submit_deletion(
+        self, topic: Topic, body: RecordsDeleted, change: Change, *more: bytes
+    ) -> None:
+        """Have it written, with more frames behind it; or carried out at once, where no record of
+        the topic is in the log."""
+        if not topic.is_logged:
+            change.carry_out()
+            return
+        now = self._core.clock.wall_ms()
+        frames = [encode_body(FrameType.DELETE, topic.topic_id, now, body), *more]
+        if topic.topic_id in self._core.moved:
+            # The room this makes must not bring back what a cap took before.
+            frames.insert(0, self.watermark(topic))
+        self.submit(topic, b"".join(frames), change, frame_count=len(frames))
 
     def apply_deletion(
         self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None, upto_seq: int
@@ -216,7 +296,7 @@ class Topics:
             topic.queue.leases.forget(deletion.seqs.tolist())
             topic.queue.leases.forget_below(deletion.earliest_seq)
         self._core.dirty[topic.topic_id] = topic  # the next mark makes its floor durable
-        self.shed(topic)
+        self._core.shed(topic)
         self.touched(topic)
         self._core.counters.records_deleted += deletion.records
         return deletion
@@ -227,7 +307,7 @@ class Topics:
         if len(newly):
             topic.unflagged.append(newly)
         self._core.dirty[topic.topic_id] = topic
-        self.shed(topic)
+        self._core.shed(topic)
         self.touched(topic)
         self._core.counters.records_deleted += len(newly)
         return len(newly)
@@ -294,17 +374,8 @@ class Topics:
         self._core.counters.records_evicted += eviction.records
         if topic.queue is not None:
             topic.queue.leases.forget_below(topic.log.earliest_seq)
-        self.shed(topic)
+        self._core.shed(topic)
         self.touched(topic)
-
-    def shed(self, topic: Topic) -> None:
-        """Drop frames from memory that no reader can ask for any more."""
-        log, tail = topic.log, topic.tail
-        while len(tail) and tail.first_chunk.last_seq < log.earliest_seq:
-            chunk = tail.drop_first()
-            if topic.logs(chunk.first_seq) and chunk.first_seq > topic.checkpointed_seq:
-                topic.tail_bytes -= len(chunk.buffer)
-                self._core.tail_bytes -= len(chunk.buffer)
 
     def touched(self, topic: Topic) -> None:
         topic.meta = None
@@ -322,23 +393,8 @@ class Topics:
         buffer = b"".join(frames)
         topic.log.load_gap(upto_seq + 1, ts, lost=lost)
         chunk = TailChunk(first, buffer, range(0, len(buffer), len(frames[0])))
-        self.keep_in_tail(topic, chunk, logged=logged)
-        self.shed(topic)  # where nothing is alive before them, no read will need them
-
-    def keep_in_tail(self, topic: Topic, chunk: TailChunk, *, logged: bool = True) -> None:
-        """Hold frames until a checkpoint has them, and for readers near the head."""
-        topic.tail.append(chunk)
-        topic.meta = None
-        if logged:
-            if topic.logged_upto is not None:
-                topic.logged_upto = chunk.last_seq  # it was on its way when the class changed
-            self._count(topic, chunk)
-
-    def _count(self, topic: Topic, chunk: TailChunk) -> None:
-        core, size = self._core, len(chunk.buffer)
-        topic.tail_bytes += size
-        core.tail_bytes += size
-        core.dirty[topic.topic_id] = topic
+        self._core.keep_in_tail(topic, chunk, logged=logged)
+        self._core.shed(topic)  # where nothing is alive before them, no read will need them
 
     def persist_floors(self) -> None:
         """Write floors that moved to the log; they are folded into the next checkpoint too."""
@@ -402,3 +458,38 @@ class Topics:
             frame_count += flush.frame_count
         ticket = Ticket(body, frame_count, durability, essential=essential, context=change)
         self._core.submit_to(topic.shard, ticket)
+
+
+def delete_body(
+    core: EngineCore,
+    topic: Topic,
+    before_seq: int | None,
+    matcher: TagMatcher | None,
+    upto_seq: int,
+) -> RecordsDeleted:
+    """The frame of a delete: the predicate, or the records it meant. As the owner, with the tags of
+    the topic complete when there is a matcher.
+
+    A predicate is short, but it takes the tags of all records to find out again what it meant.
+    Where records may have moved to a cold store a start would have to read them from there; so the
+    frame names their seqs instead, and a start needs nothing from the cold store (I7).
+    """
+    if matcher is None:
+        return RecordsDeleted(upto_seq, before_seq)
+    if core.cold is not None:
+        seqs = _matching_seqs(topic, before_seq, matcher, upto_seq)
+        if not seqs:
+            return RecordsDeleted(upto_seq, 0)
+        if len(seqs) <= SEQS_MAX:
+            return RecordsDeleted(0, 0, seqs=seqs)
+    return RecordsDeleted(upto_seq, before_seq, matcher.text.decode(), matcher.prefix)
+
+
+def _matching_seqs(
+    topic: Topic, before_seq: int | None, matcher: TagMatcher, upto_seq: int
+) -> tuple[int, ...]:
+    if topic.log.tags is None:
+        return ()
+    end = upto_seq + 1 if before_seq is None else min(before_seq, upto_seq + 1)
+    seqs = topic.log.tags.find(matcher, end).tolist()
+    return tuple(seqs if topic.logged_upto is None else filter(topic.logs, seqs))

@@ -1,4 +1,9 @@
-"""What callers can do with topics: append, read, delete, drop, list."""
+"""What callers can do with topics: make, append, read, delete, drop, list.
+
+A change of settings in the log holds all of them. One requested while another is on its way waits
+for the result of that one, so two callers that change different settings undo nothing of each
+other.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from headwater.api.call_list import DiffCall
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.core.records import Record
 from headwater.core.results import Appended, Deleted, Diff, Tombstone, TopicState
 from headwater.engine.operation import Answered, AsOwner, InFiles, Operation, Woken
+from headwater.engine.owner import Change
 from headwater.engine.partition import Partition, ReadPlan
 from headwater.engine.state.engine_core import EngineCounters
 from headwater.engine.state.topic import Router, Topic
@@ -253,6 +260,12 @@ def diff_request(
     )
 
 
+def request_of(call: DiffCall) -> DiffRequest:
+    return diff_request(
+        call.from_seq, call.limit, call.max_batch_bytes, call.wait_ms, call.node, call.match
+    )
+
+
 def diff_operation(engine: ReadSide, name: str, request: DiffRequest) -> Operation[Diff]:
     """What came after a cursor, as records; waits for something if the request says so."""
     result = yield from long_poll_operation(engine, name, request, take_records)
@@ -359,3 +372,31 @@ def _taken(take: Take[P], plan: ReadPlan, keep: ReadFilter) -> Taken[P] | None:
         return take(plan, keep)
     except SegmentChangedError:
         return None
+
+
+def create_operation(
+    engine: TopicEngine, name: str, settings: Mapping[str, Any]
+) -> Operation[TopicState]:
+    existing: Topic | None = yield AsOwner(lambda: engine.find(name))
+    if existing is not None:
+        yield from ensure_loaded(existing)
+    create = partial(_create, engine, name, settings)
+    outcome: Topic | tuple[TopicState, bool] = yield Answered(create)
+    while isinstance(outcome, Topic):
+        yield Woken(outcome, None, partial(_may_configure, outcome))
+        outcome = yield Answered(create)
+    return outcome[0]
+
+
+def _create(engine: TopicEngine, name: str, settings: Mapping[str, Any]) -> Change:
+    """The answer is the topic itself while another caller is changing its settings."""
+    topic = engine.find(name)
+    if topic is None or _may_configure(topic):
+        return engine.create(name, settings)
+    change = Change(lambda: topic)
+    change.result = topic
+    return change
+
+
+def _may_configure(topic: Topic) -> bool:
+    return not topic.configuring

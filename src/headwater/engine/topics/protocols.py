@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 from headwater.core.results import Deleted
 from headwater.engine.operation import Operation
+from headwater.engine.owner import Change, Pending
 from headwater.engine.partition import Partition
-from headwater.engine.pending import Change, Pending
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.lifecycle import Topics
+from headwater.engine.topics.publisher import PendingAppend
 from headwater.engine.topics.reader import Reader
 from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.engine.topics.write import PendingAppend
 from headwater.model.match import TagMatcher
 
 

@@ -13,15 +13,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import RequestError
 from headwater.core.records import Record
 from headwater.engine.partition import FrameRun, ReadPlan
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.tail import TailChunk
-from headwater.engine.state.topic import Topic
+from headwater.engine.state.topic import TailChunk, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.format.frame import FRAME, FrameFlag, split_data
 from headwater.format.segment import SEGMENT_FRAME, Entries

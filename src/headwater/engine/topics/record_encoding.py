@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -20,6 +20,15 @@ _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
 _HAS_META: Final = int(FrameFlag.HAS_META)
 
 
+class KeyedPart(NamedTuple):
+    """The records of one write among others, which its idempotency key stands for."""
+
+    key: bytes
+    position: int
+    """Of the first of them."""
+    records: int
+
+
 @dataclass(slots=True)
 class EncodedRecords:
     """One list per field, so that a batch is handled as a batch."""
@@ -32,10 +41,10 @@ class EncodedRecords:
     """Bytes of nodes, tags and datas."""
     deliver_at: dict[int, int] | None = None
     """When a job may be delivered, wall clock ms, by its position; jobs of a queue only."""
-    keys: dict[int, bytes] | None = None
-    """Idempotency keys of single records, by position; none of them stands for a write already."""
+    keys: list[KeyedPart] | None = None
+    """Idempotency keys of writes among these; none of them stands for a write already."""
     writers: int = 1
-    """How many clients wait for the answer: a batch of single writes has several."""
+    """How many clients wait for the answer: a batch of a turn has several."""
 
     def __len__(self) -> int:
         return len(self.datas)

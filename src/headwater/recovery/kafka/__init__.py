@@ -6,14 +6,14 @@ first that is not whole; `walk` is the one that walks. An event behind a bad bat
 was synced: then it is damage, else the log merely ends there (I5). `topics` takes in the events,
 by the rules of `history.kafka`, and says whose a batch can be.
 
-`verdict` has one word for each file, `table` one row for each case, `report` makes findings of
-that. `repair` cuts a torn tail, writes a checkpoint again from its copy and clears away what
+`table` has one word for each file and one row for each case, from which the survey's report is
+made. `repair` cuts a torn tail, writes a checkpoint again from its copy and clears away what
 nothing leads to; it can be repeated (I4). `plan` is what an operator may agree to when a start
 refuses: an index put together again by `rebuild` from its log, with a hole for each record that is
 lost.
 
-`verify` compares everything with everything else, `verify_segment` one segment by itself,
-anywhere. `view` reads beside an owner, for Spark.
+`verify` checks one segment by itself, anywhere, and then compares everything with everything else.
+`view` reads beside an owner, for Spark.
 
 Start reading with `survey`, then `walk`.
 """

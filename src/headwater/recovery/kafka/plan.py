@@ -25,15 +25,15 @@ from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, enco
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME, index_name, log_name
 from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.recovery.kafka.rebuild import RebuildError, Rebuilding, Rebuilt
-from headwater.recovery.kafka.report import report_on_kafka
 from headwater.recovery.kafka.survey import (
     KafkaSurvey,
     assume_checkpoint,
+    report_on_kafka,
     survey_kafka,
 )
-from headwater.recovery.kafka.verdict import LogVerdict, Stray
+from headwater.recovery.kafka.table import LogVerdict, Stray
 from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
-from headwater.recovery.quarantine import keep_copy, move_to_quarantine
+from headwater.recovery.repair import keep_copy, move_to_quarantine
 from headwater.store.pair import file_bytes, read_all, read_range
 
 _RECORD: Final = "record"

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
-import numpy
-from numpy.typing import NDArray
 
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
 from headwater.disk import Disk
 from headwater.format.checksum import checksum64
@@ -43,13 +42,12 @@ from headwater.format.kafka.events import (
     TopicMadeEvent,
     decode_event,
 )
-from headwater.format.kafka.names import index_name, log_name
-from headwater.format.kafka.partition_names import partition_name
+from headwater.format.kafka.names import index_name, log_name, partition_name
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.history.kafka import is_own, own_runs
 from headwater.recovery.kafka.survey import KafkaSurvey, SegmentScan
+from headwater.recovery.kafka.table import IndexVerdict, LogVerdict, SegmentPosition, Stray
 from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
-from headwater.recovery.kafka.verdict import IndexVerdict, LogVerdict, SegmentPosition, Stray
 from headwater.store.pair import read_all
 
 _HASHED_BYTES_MAX: Final = 2**34

@@ -19,18 +19,23 @@ from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
 from headwater.format.kafka.entry import ENTRY_BYTES
 from headwater.format.kafka.names import index_name, log_name
 from headwater.recovery.finding import Action
-from headwater.recovery.kafka.report import KafkaReport, report_on_kafka
 from headwater.recovery.kafka.survey import (
+    KafkaReport,
     KafkaSurvey,
     Progress,
     SegmentScan,
     TailBatch,
+    report_on_kafka,
     survey_kafka,
 )
-from headwater.recovery.kafka.table import INDEX_TABLE, LOG_TABLE, STRAY_TABLE
-from headwater.recovery.kafka.verdict import CopyVerdict, SegmentPosition
-from headwater.recovery.quarantine import keep_copy, keep_stretch, move_to_quarantine
-from headwater.recovery.tail import write_again
+from headwater.recovery.kafka.table import (
+    INDEX_TABLE,
+    LOG_TABLE,
+    STRAY_TABLE,
+    CopyVerdict,
+    SegmentPosition,
+)
+from headwater.recovery.repair import keep_copy, keep_stretch, move_to_quarantine, write_again
 from headwater.store.pair import file_bytes, read_range, with_file
 
 
@@ -102,7 +107,7 @@ def _repair_checkpoints(disk: Disk, survey: KafkaSurvey) -> None:
 def _end_last_segment(disk: Disk, directory: PurePath, last: SegmentScan) -> None:
     """Cut both files behind the last whole batch, and make what is before it durable.
 
-    What the checkpoint does not cover is written again before it is synced (`recovery.tail`).
+    What the checkpoint does not cover is written again before it is synced (`recovery.repair`).
     """
     known, end = last.checkpointed, last.meta
     cuts = Action.CUT in (

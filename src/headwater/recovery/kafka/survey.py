@@ -1,8 +1,10 @@
 """Survey: what is in the directory of Kafka's log. Reads what a start needs, changes nothing.
 
 What the checkpoint knows as synced is compared with its checksums; of a full log only the length is
-checked. What came later is walked batch by batch, up to the first batch that is not whole. Each
-file gets one verdict; what follows from them stands in the table.
+checked. While a rewrite is under way the checkpoint knows two checksums of an index: then the
+checksum tells whether the index was swapped, and which log the entries lead to. What came later is
+walked batch by batch, up to the first batch that is not whole. Each file gets one verdict; the
+report is what the table says is done about each.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from pathlib import PurePath
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
-import numpy
 
+from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.disk import Disk, File, OpenMode, read_whole
 from headwater.format.checksum import RunningChecksum, checksum64
@@ -23,6 +25,7 @@ from headwater.format.kafka.checkpoint import (
     KafkaCheckpoint,
     SegmentMeta,
     decode_checkpoint,
+    rewritten,
 )
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,
@@ -44,10 +47,14 @@ from headwater.format.kafka.names import (
     parse_name,
 )
 from headwater.format.names import QUARANTINE_DIRECTORY
-from headwater.recovery.kafka.known_entries import check_known_entries
-from headwater.recovery.kafka.table import INDEX_TABLE, LOG_TABLE
-from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
-from headwater.recovery.kafka.verdict import (
+from headwater.recovery.directory import sort_names
+from headwater.recovery.finding import Action, Finding, StoreReport
+from headwater.recovery.kafka.table import (
+    CHECKPOINT_TABLE,
+    COPY_TABLE,
+    INDEX_TABLE,
+    LOG_TABLE,
+    STRAY_TABLE,
     CheckpointVerdict,
     CopyVerdict,
     IndexVerdict,
@@ -55,6 +62,7 @@ from headwater.recovery.kafka.verdict import (
     SegmentPosition,
     Stray,
 )
+from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
 from headwater.recovery.kafka.walk import (
     WalkedBatch,
     Window,
@@ -63,9 +71,36 @@ from headwater.recovery.kafka.walk import (
     synced_and_bad,
     walk_batches,
 )
-from headwater.recovery.names import sort_names
-from headwater.recovery.tail import has_bytes
+from headwater.recovery.repair import has_bytes
 from headwater.store.pair import with_file
+
+_CHANGED: Final = IndexVerdict.CHANGED.value
+
+
+class KnownEntries(NamedTuple):
+    """What became of the entries that the checkpoint knows."""
+
+    meta: SegmentMeta
+    """As it is now: behind the swap of a rewrite, if that was done."""
+    checksum: int
+    verdict: IndexVerdict
+    offset: int = 0
+    what: str = ""
+
+
+def check_known_entries(meta: SegmentMeta, view: memoryview) -> KnownEntries:
+    """`view` is the index, as long as it is."""
+    size, rewrite = meta.entries * ENTRY_BYTES, meta.rewrite
+    checksum = checksum64(view[:size])
+    if len(view) < size:
+        what = f"the index ends before byte {size}"
+        return KnownEntries(meta, checksum, IndexVerdict.SHORT, len(view), what)
+    if rewrite is not None and checksum == rewrite.checksum:
+        return KnownEntries(rewritten(meta), checksum, IndexVerdict.SOUND)
+    if checksum != meta.checksum:
+        return KnownEntries(meta, checksum, IndexVerdict.CHANGED, 0, _CHANGED)
+    return KnownEntries(meta, checksum, IndexVerdict.SOUND)
+
 
 _CHECKPOINT_BYTES_MAX: Final = 2**31
 _KNOWN_NAMES: Final = {CHECKPOINT_NAME, COPY_NAME, SPARE_NAME, QUARANTINE_DIRECTORY}
@@ -487,3 +522,50 @@ def judge_begun(disk: Disk, directory: PurePath, number: int) -> Stray:
         return with_file(disk, directory / log_name(number), OpenMode.READ, work)
     except FileNotFoundError:
         return Stray.BEGUN
+
+
+@dataclass(slots=True)
+class KafkaReport(StoreReport):
+    @property
+    def repaired(self) -> list[Finding]:
+        """What an operator may want to know of: not what every crash leaves and a start tidies."""
+        return [
+            finding
+            for finding in self.findings
+            if finding.action in (Action.CUT, Action.QUARANTINE)
+            or (finding.action is Action.REWRITE and finding.offset is not None)
+        ]
+
+
+def report_on_kafka(survey: KafkaSurvey) -> KafkaReport:
+    findings = [*_about_checkpoints(survey)]
+    for segment in survey.segments:
+        findings += _about_segment(survey, segment)
+    for name, stray in survey.strays:
+        row = STRAY_TABLE.decide(stray)
+        offset = 0 if row.action.refuses else None
+        findings += row.findings(survey.directory / name, stray.value, offset)
+    return KafkaReport(findings)
+
+
+def _about_checkpoints(survey: KafkaSurvey) -> Iterator[Finding]:
+    first, second = survey.checkpoints
+    copy = survey.checkpoints.copy
+    row = CHECKPOINT_TABLE.decide(first.verdict, copy, survey.has_entries)
+    if row.action is not Action.KEEP:
+        what = first.what
+        if row.action.refuses and first.verdict is not CheckpointVerdict.NEWER:
+            what += f"; {second.path.name} is {copy.value}"
+        yield from row.findings(first.path, what, first.offset)
+    elif survey.checkpoint is not None:
+        what = second.what or copy.value
+        yield from COPY_TABLE.decide(copy).findings(second.path, what, second.offset)
+
+
+def _about_segment(survey: KafkaSurvey, segment: SegmentScan) -> Iterator[Finding]:
+    path = survey.directory / index_name(segment.meta.number)
+    row = INDEX_TABLE.decide(segment.index, segment.position)
+    yield from row.findings(path, segment.index_what, segment.index_offset)
+    path = survey.directory / log_name(segment.meta.log_number)
+    row = LOG_TABLE.decide(segment.log, segment.position)
+    yield from row.findings(path, segment.log_what, segment.log_offset)

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from headwater.format.machines.entry import OVERHEAD_BYTES
 from headwater.format.machines.names import global_offset
 from headwater.recovery.machines.segment import MachineScan, Run
-from headwater.recovery.machines.verdict import StretchVerdict
+from headwater.recovery.machines.table import StretchVerdict
 
 
 @dataclass(frozen=True, slots=True)

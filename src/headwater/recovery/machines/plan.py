@@ -34,13 +34,12 @@ from headwater.format.machines.snapshot import (
     unpack_block,
 )
 from headwater.recovery.machines.repair import write_index
-from headwater.recovery.machines.report import report_on_machines
 from headwater.recovery.machines.segment import Run
 from headwater.recovery.machines.snapshot import SnapshotScan, block_rows
-from headwater.recovery.machines.survey import MachineSurvey, survey_machines
-from headwater.recovery.machines.verdict import SnapshotVerdict
+from headwater.recovery.machines.survey import MachineSurvey, report_on_machines, survey_machines
+from headwater.recovery.machines.table import SnapshotVerdict
 from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
-from headwater.recovery.quarantine import move_to_quarantine
+from headwater.recovery.repair import move_to_quarantine
 from headwater.store.pair import read_all
 
 MISSING_SEGMENTS_MAX: Final = 10_000

@@ -24,12 +24,14 @@ from headwater.format.machines.snapshot import (
     encode_index,
 )
 from headwater.recovery.finding import Action
-from headwater.recovery.machines.report import standing_of
-from headwater.recovery.machines.survey import MachineSurvey
-from headwater.recovery.machines.table import SNAPSHOT_TABLE
-from headwater.recovery.machines.verdict import IndexState, SnapshotVerdict, StretchVerdict
-from headwater.recovery.quarantine import keep_stretch, move_to_quarantine
-from headwater.recovery.tail import cut_tail, write_again
+from headwater.recovery.machines.survey import MachineSurvey, standing_of
+from headwater.recovery.machines.table import (
+    SNAPSHOT_TABLE,
+    IndexState,
+    SnapshotVerdict,
+    StretchVerdict,
+)
+from headwater.recovery.repair import cut_tail, keep_stretch, move_to_quarantine, write_again
 from headwater.store.pair import read_all, with_file
 from headwater.wal.dialect import NO_ROOM
 

@@ -32,8 +32,8 @@ from headwater.format.machines.snapshot import (
 )
 from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.model.machines.instance import Instance
-from headwater.recovery.machines.verdict import IndexState, SnapshotVerdict
-from headwater.recovery.names import sort_names
+from headwater.recovery.directory import sort_names
+from headwater.recovery.machines.table import IndexState, SnapshotVerdict
 from headwater.store.pair import read_all
 
 

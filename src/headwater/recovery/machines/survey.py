@@ -1,12 +1,16 @@
 """Survey: what is in the directory of the machines. Reads everything, changes nothing.
 
 In steps, so that segments can be scanned anywhere: what names, CURRENT, FED and the snapshots say,
-and which segments are to be scanned; then a scan of each by itself; then the survey is whole.
+and which segments are to be scanned; then a scan of each by itself; then the survey is whole. The
+report is what the table says is done about what was found.
+
+A start does without what compaction kept for the histories of instances, so no damage of theirs
+stops anything; verify reports what it costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final, TypeVar
@@ -19,12 +23,15 @@ from headwater.format.machines.current import (
     decode_fed,
     decode_machine_current,
 )
+from headwater.format.machines.history import HistoryFile
 from headwater.format.machines.names import (
     FED_NAME,
     HISTORY_DIRECTORY,
+    INDEX_NAME,
     SNAPSHOTS_DIRECTORY,
     WEBHOOKS_DIRECTORY,
     global_offset,
+    parse_history_name,
     parse_segment_name,
     segment_name,
     segment_of,
@@ -37,8 +44,9 @@ from headwater.format.names import (
     QUARANTINE_DIRECTORY,
     WAL_DIRECTORY,
 )
-from headwater.recovery.machines.histories import history_faults
-from headwater.recovery.machines.judge import LogJudgement, judge_log
+from headwater.recovery.directory import StoreNames, sort_names
+from headwater.recovery.finding import Finding, StoreReport
+from headwater.recovery.machines.judge import BadStretch, LogJudgement, judge_log
 from headwater.recovery.machines.segment import (
     Deliver,
     MachineScan,
@@ -50,10 +58,50 @@ from headwater.recovery.machines.snapshot import (
     SnapshotsScan,
     scan_machine_snapshots,
 )
-from headwater.recovery.machines.verdict import SmallFile
-from headwater.recovery.names import StoreNames, sort_names
+from headwater.recovery.machines.table import (
+    CURRENT_TABLE,
+    FED_TABLE,
+    INDEX_TABLE,
+    ODDITY_TABLE,
+    SNAPSHOT_TABLE,
+    STRETCH_TABLE,
+    MachineOddity,
+    SmallFile,
+    SnapshotStanding,
+)
 from headwater.store.pair import read_all
-from headwater.store.verify import VerifyFault
+from headwater.store.verify import FaultKind, VerifyFault
+
+
+def history_faults(disk: Disk, directory: PurePath) -> list[VerifyFault]:
+    """Every file of the directory, entry by entry."""
+    faults: list[VerifyFault] = []
+    names = disk.list_directory(directory) if disk.is_directory(directory) else []
+    there = sort_names(directory, names, parse_history_name, lambda _: False)
+    for name, segment in there.known.items():
+        faults += _faults_of(disk, directory / name, segment)
+    for oddity, paths, kind in (
+        (MachineOddity.LEFTOVER, there.leftovers, FaultKind.UNFINISHED),
+        (MachineOddity.FOREIGN_NAME, there.foreign, FaultKind.NAME),
+    ):
+        faults += [VerifyFault(path, None, oddity.value, False, kind) for path in paths]
+    return faults
+
+
+def _faults_of(disk: Disk, path: PurePath, segment: int) -> list[VerifyFault]:
+    try:
+        contents = read_all(disk, path)
+    except FileNotFoundError:
+        return []  # compaction removed it meanwhile
+    try:
+        kept = HistoryFile(lambda at, length: contents[at : at + length], len(contents), segment)
+        for _ in kept.entries():
+            continue
+    except FormatError as error:
+        what = f"{error.reason}; histories that reach back to here end here"
+        return [VerifyFault(path, error.offset, what, True, FaultKind.ENTRY)]
+    return []
+
 
 FIRST_SEGMENT: Final = 1
 T = TypeVar("T")
@@ -286,3 +334,61 @@ def _segments(survey: MachineSurvey, whole: bool) -> list[MachineSegment]:
         for n in survey.numbers
         if n >= first
     ]
+
+
+def report_on_machines(survey: MachineSurvey) -> StoreReport:
+    """A snapshot's damage comes first: it explains the rest."""
+    findings = [*_about_snapshots(survey), *_about_small_files(survey), *_about_names(survey)]
+    for stretch in survey.judgement.stretches:
+        findings += _about_stretch(survey, stretch)
+    return StoreReport(findings)
+
+
+def standing_of(survey: MachineSurvey) -> SnapshotStanding:
+    """Of every snapshot that is not the one a start begins with."""
+    return (
+        SnapshotStanding.NEEDED
+        if survey.has_no_beginning or survey.missing
+        else SnapshotStanding.SPARE
+    )
+
+
+def _about_snapshots(survey: MachineSurvey) -> Iterator[Finding]:
+    snapshots, standing = survey.snapshots, standing_of(survey)
+    for scan in snapshots.snapshots:
+        what = scan.reason or f"{scan.verdict.value}: {MachineOddity.LEFTOVER.value}"
+        row = SNAPSHOT_TABLE.decide(scan.verdict, standing)
+        yield from row.findings(scan.path, what, scan.offset)
+    what = f"index.json {snapshots.index.value}"
+    if snapshots.index_reason:
+        what += f": {snapshots.index_reason}"
+    row = INDEX_TABLE.decide(snapshots.index)
+    yield from row.findings(snapshots.directory / INDEX_NAME, what)
+
+
+def _about_small_files(survey: MachineSurvey) -> Iterator[Finding]:
+    for path, table, state in (
+        (survey.log / CURRENT_NAME, CURRENT_TABLE, survey.current_state),
+        (survey.directory / FED_NAME, FED_TABLE, survey.fed_state),
+    ):
+        yield from table.decide(state).findings(path, f"{path.name} {state.value}")
+
+
+def _about_names(survey: MachineSurvey) -> Iterator[Finding]:
+    yield from ODDITY_TABLE.oddities(
+        (
+            (MachineOddity.LEFTOVER, survey.leftovers),
+            (MachineOddity.FOREIGN_NAME, survey.foreign),
+            (MachineOddity.FOREIGN_IN_LOG, survey.foreign_in_log),
+            (MachineOddity.SEGMENT_MISSING, map(survey.path_of, survey.missing)),
+            (MachineOddity.OLDER_MISSING, map(survey.path_of, survey.older_missing)),
+        )
+    )
+    if survey.has_no_beginning:
+        oddity, path = MachineOddity.NO_BEGINNING, survey.path_of(survey.numbers[0])
+        yield from ODDITY_TABLE.decide(oddity).findings(path, oddity.value, 0)
+
+
+def _about_stretch(survey: MachineSurvey, stretch: BadStretch) -> Iterator[Finding]:
+    path, row = survey.path_of(segment_of(stretch.offset)), STRETCH_TABLE.decide(stretch.verdict)
+    return row.findings(path, stretch.reason, within_segment(stretch.offset))

@@ -13,13 +13,13 @@ from headwater.format.machines.names import (
 )
 from headwater.format.names import CURRENT_NAME
 from headwater.recovery.finding import Action, Finding
-from headwater.recovery.machines.report import report_on_machines
 from headwater.recovery.machines.segment import MachineScan, Run
 from headwater.recovery.machines.survey import (
     MachineSurvey,
     complete_survey,
+    report_on_machines,
 )
-from headwater.recovery.machines.verdict import MachineOddity
+from headwater.recovery.machines.table import MachineOddity
 from headwater.store.verify import FaultKind, VerifyFault
 
 _KINDS: Final = {

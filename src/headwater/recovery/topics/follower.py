@@ -14,11 +14,11 @@ from headwater.core.errors import FormatError, NewerFormatError, UnavailableErro
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.mark import MARK_BYTES, decode_mark
 from headwater.format.names import parse_wal_file_name, wal_file_name
-from headwater.recovery.access import access_error, list_directory
+from headwater.recovery.directory import access_error, list_directory
 from headwater.recovery.topics.replay import FrameGroup
-from headwater.recovery.topics.scan import scan_on
+from headwater.recovery.topics.scan import FileScan, scan_on
 from headwater.recovery.topics.survey import ShardSurvey, find_shard_directories
-from headwater.recovery.topics.verdict import FileScan, FileVerdict
+from headwater.recovery.topics.table import FileVerdict
 
 Position = tuple[str, int, int]
 """A shard's directory, the file and how far it was read."""

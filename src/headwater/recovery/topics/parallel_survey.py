@@ -18,9 +18,8 @@ from headwater.core.errors import FormatError
 from headwater.disk import Disk
 from headwater.format.mark import MARK_BYTES, CommitMark, decode_mark
 from headwater.format.table import FrameTable, read_table
-from headwater.recovery.topics.repair import without_bare
-from headwater.recovery.topics.report import WalReport, report_on
-from headwater.recovery.topics.scan import Surroundings, scan_file
+from headwater.recovery.topics.report import WalReport, report_on, without_bare
+from headwater.recovery.topics.scan import FileScan, MarkChain, Surroundings, scan_file
 from headwater.recovery.topics.survey import (
     FileTask,
     ShardSurvey,
@@ -28,7 +27,7 @@ from headwater.recovery.topics.survey import (
     find_shard_directories,
     survey_shard,
 )
-from headwater.recovery.topics.verdict import FileScan, FileVerdict, MarkChain
+from headwater.recovery.topics.table import FileVerdict
 
 _FINE: Final = frozenset({FileVerdict.CLEAN})
 _FINE_AT_THE_END: Final = frozenset({FileVerdict.CLEAN, FileVerdict.EMPTY, FileVerdict.TORN})

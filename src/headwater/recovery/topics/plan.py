@@ -13,20 +13,19 @@ from typing import ClassVar, Final
 
 from headwater.core.errors import InvariantError, RequestError
 from headwater.disk import Disk, replace_file, sync_names
-from headwater.format.current import Current, encode_current
+from headwater.format.log_state import Current, Repairs, Skip, encode_current, encode_repairs
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME
-from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
-from headwater.recovery.quarantine import keep_copy, move_to_quarantine
+from headwater.recovery.repair import keep_copy, move_to_quarantine
 from headwater.recovery.topics.report import report_on
-from headwater.recovery.topics.scan import END_OF_FILE
+from headwater.recovery.topics.scan import END_OF_FILE, FileScan
 from headwater.recovery.topics.survey import (
     ShardSurvey,
     find_shard_directories,
     read_log_file,
     survey_shard,
 )
-from headwater.recovery.topics.verdict import CurrentState, FileScan, FileVerdict
+from headwater.recovery.topics.table import CurrentState, FileVerdict
 
 SKIPS_MAX: Final = 100_000
 

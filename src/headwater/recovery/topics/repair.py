@@ -9,21 +9,20 @@ log (I4).
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from headwater.config.wal import WalSettings
 from headwater.disk import Disk, File, OpenMode, sync_file, sync_names
-from headwater.recovery.access import access_error
-from headwater.recovery.tail import cut_tail, write_again
-from headwater.recovery.topics.report import WalReport, report_on
-from headwater.recovery.topics.scan import NOTHING_COVERED, CoveredFrames
-from headwater.recovery.topics.survey import ShardSurvey, find_shard_directories, survey_shard
-from headwater.recovery.topics.verdict import FileScan, FileVerdict
+from headwater.recovery.directory import access_error
+from headwater.recovery.repair import cut_tail, write_again
+from headwater.recovery.topics.report import WalReport, inspect_wal
+from headwater.recovery.topics.scan import FileScan
+from headwater.recovery.topics.survey import ShardSurvey
+from headwater.recovery.topics.table import FileVerdict
 from headwater.store.pair import with_file
-from headwater.wal.dialect import NO_ROOM
-from headwater.wal.position import LogPosition, OpenFile
+from headwater.wal.dialect import NO_ROOM, LogPosition, OpenFile
 from headwater.wal.sharded import shard_directory
 
 LogIdSource = Callable[[], int]
@@ -41,31 +40,6 @@ class RecoveredWal:
     def retired(self) -> list[ShardSurvey]:
         """Shards of an earlier layout: still to be replayed, never written to again."""
         return [shard for shard in self.report.shards if shard.directory not in self.directories]
-
-
-def inspect_wal(
-    disk: Disk,
-    wal_directory: PurePath,
-    *,
-    deep: bool = False,
-    covered: Mapping[PurePath, CoveredFrames] | None = None,
-) -> WalReport:
-    """Survey all shards and decide, without changing anything.
-
-    `covered` says, by directory, what a snapshot has: nothing is said about those groups.
-    """
-    directories = find_shard_directories(disk, wal_directory)
-    known = covered or {}
-    shards = [
-        survey_shard(disk, each, deep=deep, covered=known.get(each, NOTHING_COVERED))
-        for each in directories
-    ]
-    return report_on(without_bare(shards))
-
-
-def without_bare(shards: list[ShardSurvey]) -> list[ShardSurvey]:
-    """The flat directory holds the shard directories; an empty one says nothing."""
-    return [shard for shard in shards if not shard.is_bare] if len(shards) > 1 else shards
 
 
 def recover(

@@ -1,22 +1,55 @@
-"""Report: what was found, kept, cut and refused, for people and for programs."""
+"""Report: what was found, kept, cut and refused, for people and for programs.
+
+A log that another process may be writing to is inspected until two inspections in a row agree: only
+then a finding counts. Nothing is locked or written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import Any
 
+from headwater.core.errors import AccessError
+from headwater.disk import Disk
 from headwater.format.names import CURRENT_NAME, wal_file_name
-from headwater.recovery.finding import Action, Finding
-from headwater.recovery.report import StoreReport
-from headwater.recovery.topics.survey import ShardSurvey
+from headwater.recovery.finding import ATTEMPTS_MAX, Action, Finding, StoreReport, agreed_report
+from headwater.recovery.topics.scan import NOTHING_COVERED, CoveredFrames, FileScan
+from headwater.recovery.topics.survey import ShardSurvey, find_shard_directories, survey_shard
 from headwater.recovery.topics.table import (
     CURRENT_TABLE,
     FILE_TABLE,
     ODDITY_TABLE,
     FilePosition,
+    FileVerdict,
+    LogOddity,
 )
-from headwater.recovery.topics.verdict import FileScan, FileVerdict, LogOddity
+from headwater.store.segment import SegmentChangedError
+
+
+def inspect_wal(
+    disk: Disk,
+    wal_directory: PurePath,
+    *,
+    deep: bool = False,
+    covered: Mapping[PurePath, CoveredFrames] | None = None,
+) -> WalReport:
+    """Survey all shards and decide, without changing anything.
+
+    `covered` says, by directory, what a snapshot has: nothing is said about those groups.
+    """
+    directories = find_shard_directories(disk, wal_directory)
+    known = covered or {}
+    shards = [
+        survey_shard(disk, each, deep=deep, covered=known.get(each, NOTHING_COVERED))
+        for each in directories
+    ]
+    return report_on(without_bare(shards))
+
+
+def without_bare(shards: list[ShardSurvey]) -> list[ShardSurvey]:
+    """The flat directory holds the shard directories; an empty one says nothing."""
+    return [shard for shard in shards if not shard.is_bare] if len(shards) > 1 else shards
 
 
 @dataclass(slots=True)
@@ -96,3 +129,37 @@ def _about_shard(shard: ShardSurvey) -> Iterator[Finding]:
             (LogOddity.REPAIRS_UNREADABLE, [shard.directory] if shard.repairs_unreadable else []),
         )
     )
+
+
+def inspect_until_stable(
+    disk: Disk,
+    wal_directory: PurePath,
+    *,
+    deep: bool = False,
+    covered: Mapping[PurePath, CoveredFrames] | None = None,
+) -> WalReport:
+    return agreed_report(lambda: _inspect(disk, wal_directory, deep, covered))
+
+
+def _inspect(
+    disk: Disk,
+    wal_directory: PurePath,
+    deep: bool,
+    covered: Mapping[PurePath, CoveredFrames] | None,
+) -> WalReport:
+    """One inspection; it starts again when a file was trimmed away in the middle of it."""
+    for _ in range(ATTEMPTS_MAX - 1):
+        try:
+            return inspect_wal(disk, wal_directory, deep=deep, covered=covered)
+        except AccessError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+    return inspect_wal(disk, wal_directory, deep=deep, covered=covered)
+
+
+def refuse_unfinished(shards: Iterable[ShardSurvey]) -> None:
+    """Only the last file of a shard can be in the middle of a write."""
+    for shard in shards:
+        for scan in shard.files[:-1]:
+            if scan.verdict is not FileVerdict.CLEAN:
+                raise SegmentChangedError(f"{scan.path} was changed while it was being read")

@@ -8,17 +8,67 @@ synced makes it damage; without a witness it is a torn tail.
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import PurePath
 from typing import NamedTuple
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import UnknownFrameError, decode_frame, skim_frames
 from headwater.format.mark import MARK_BYTES, CommitMark, MarkKind, chain_of, decode_mark, find_mark
-from headwater.recovery.topics.verdict import FileScan, FileVerdict, MarkChain
+from headwater.recovery.topics.table import FileVerdict
+
+
+@dataclass(slots=True)
+class FileScan:
+    """One file, read to where it makes sense."""
+
+    path: PurePath
+    number: int
+    verdict: FileVerdict = FileVerdict.CLEAN
+    end: int = 0
+    """Where the last whole group ends."""
+    witnessed: int = 0
+    """How much of the file the last whole group's mark knew to be synced."""
+    length: int = 0
+    """Bytes in the file now."""
+    file_bytes: int = 0
+    """Bytes it was made with, as far as its marks tell."""
+    reason: str = ""
+    resume: int | None = None
+    """After damage: where the next believable mark stands."""
+    groups: int = 0
+    frames: int = 0
+    """Frames in whole groups, marks included."""
+    frames_lost: int | None = None
+    """After damage: frames between the last whole group and `resume`, when that can be told."""
+    skipped: int = 0
+    """Damaged stretches passed over because an operator agreed to lose them."""
+    abandoned: bool = False
+    """The rest of the file was given up; nothing may be written behind it."""
+    clean_stop: bool = False
+    """The last mark was written by a clean stop."""
+    clean_runs: list[int] = field(default_factory=list)
+    """Runs that ended in this file with a clean stop."""
+    spans: array[int] = field(default_factory=lambda: array("Q"))
+    """body start, body end, run and number of the mark of every group, flat."""
+
+
+@dataclass(slots=True)
+class MarkChain:
+    """What the next mark must fit to, carried from file to file."""
+
+    chain: int = 0
+    next_frame: int = 1
+    trusted: bool = False
+    """False at the start and after a loss: the next mark is taken as it comes."""
+    log_id: int | None = None
+    run: int = 0
+    """The largest run seen."""
+
 
 END_OF_FILE = -1
 

@@ -10,12 +10,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, read_whole
-from headwater.format.current import CURRENT_BYTES_MAX, Current, decode_current
+from headwater.format.log_state import (
+    CURRENT_BYTES_MAX,
+    REPAIRS_BYTES_MAX,
+    Current,
+    Repairs,
+    decode_current,
+    decode_repairs,
+)
 from headwater.format.mark import MARK_BYTES, CommitMark, decode_mark
 from headwater.format.names import (
     CURRENT_NAME,
@@ -26,17 +32,17 @@ from headwater.format.names import (
     parse_wal_file_name,
     wal_file_name,
 )
-from headwater.format.repairs import REPAIRS_BYTES_MAX, Repairs, decode_repairs
-from headwater.recovery.access import access_error, list_directory
-from headwater.recovery.names import sort_names
+from headwater.recovery.directory import access_error, list_directory, sort_names
 from headwater.recovery.topics.scan import (
     NOTHING_COVERED,
     CoveredFrames,
+    FileScan,
+    MarkChain,
     Surroundings,
     is_zero,
     scan_file,
 )
-from headwater.recovery.topics.verdict import CurrentState, FileScan, FileVerdict, MarkChain
+from headwater.recovery.topics.table import CurrentState, FileVerdict
 
 _OWN_NAMES: Final = frozenset({CURRENT_NAME, REPAIRS_NAME, PREPARED_NAME, QUARANTINE_DIRECTORY})
 _CHUNK_BYTES: Final = MIB

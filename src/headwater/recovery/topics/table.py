@@ -1,13 +1,47 @@
-"""Decide: what is done about each thing that a survey of the topics' log can find."""
+"""What a survey of the topics' log can end with, and what is done about each."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import Final
 
-from headwater.recovery.decision_table import ANY, DecisionTable, Row
-from headwater.recovery.finding import Action
-from headwater.recovery.topics.verdict import CurrentState, FileVerdict, LogOddity
+from headwater.recovery.finding import ANY, Action, DecisionTable, Row
+
+
+class FileVerdict(Enum):
+    EMPTY = "empty"
+    """Nothing but zeros: made ahead, never written to."""
+    CLEAN = "clean"
+    """Whole groups, then zeros to the end, or the end that the next file confirms."""
+    TORN = "torn"
+    """Whole groups, then an unfinished write that was never acknowledged."""
+    DAMAGED = "damaged"
+    """Bytes that were known to be synced are wrong or gone."""
+    FOREIGN = "foreign"
+    """Not written by this log."""
+    NEWER = "newer"
+    """Whole, but of a format this software does not know."""
+
+
+class CurrentState(Enum):
+    """What CURRENT says, compared with the files that are there."""
+
+    ABSENT = "is not there"
+    UNREADABLE = "is damaged"
+    NAMES_LAST = "names the last file"
+    NAMES_EARLIER = "names an earlier file"
+    NAMES_MISSING = "names a file that is not there"
+    OF_ANOTHER_LOG = "belongs to another log"
+
+
+class LogOddity(Enum):
+    """Things that may lie beside the log files."""
+
+    LEFTOVER = "made but never used"
+    UNTRIMMED = "older than CURRENT needs"
+    FOREIGN_NAME = "not a name this software gives"
+    OLDEST_MISSING = "the oldest file CURRENT needs is not there"
+    REPAIRS_UNREADABLE = "REPAIRS cannot be read"
 
 
 class FilePosition(Enum):

@@ -175,6 +175,14 @@ class Exchange:
     def elapsed_ms(self) -> float:
         return (self.connection.endpoint.now_us() - self.started_us) / 1_000
 
+    @property
+    def takes_gzip(self) -> bool:
+        head = self.head
+        if head.takes_gzip is None:
+            offers = head.headers.get(b"accept-encoding", b"").lower().split(b",")
+            head.takes_gzip = any(_GZIP.fullmatch(offer) is not None for offer in offers)
+        return head.takes_gzip
+
     # -- the work
 
     def attempt(self, handler: Callable[[Exchange], Coroutine[Any, Any, None] | None]) -> None:
@@ -228,7 +236,7 @@ class Exchange:
         self, status: int, body: bytes, headers: Mapping[str, str] | None = None
     ) -> None:
         extra = header_lines(headers) if headers else b""
-        if len(body) >= GZIP_BYTES_MIN and self._takes_gzip():
+        if len(body) >= GZIP_BYTES_MIN and self.takes_gzip:
             body = gzip.compress(body, 1)
             extra += b"content-encoding: gzip\r\nvary: accept-encoding\r\n"
         if self.number:
@@ -255,7 +263,7 @@ class Exchange:
     def answer_json_parts(self, *parts: bytes) -> None:
         """A good answer that is put together once, with its head: for long ones."""
         length = sum(map(len, parts))
-        if self.head.method == b"HEAD" or (length >= GZIP_BYTES_MIN and self._takes_gzip()):
+        if self.head.method == b"HEAD" or (length >= GZIP_BYTES_MIN and self.takes_gzip):
             self.answer_json(200, b"".join(parts))
             return
         extra = self._request_id_line() if self.number else b""
@@ -319,13 +327,6 @@ class Exchange:
     @property
     def is_answered(self) -> bool:
         return self._ready is not None
-
-    def _takes_gzip(self) -> bool:
-        head = self.head
-        if head.takes_gzip is None:
-            offers = head.headers.get(b"accept-encoding", b"").lower().split(b",")
-            head.takes_gzip = any(_GZIP.fullmatch(offer) is not None for offer in offers)
-        return head.takes_gzip
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

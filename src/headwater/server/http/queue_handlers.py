@@ -22,8 +22,7 @@ from headwater.engine.queues.operations import (
     nack_operation,
     run_claim,
 )
-from headwater.engine.state.topic import Topic
-from headwater.engine.state.topic_queue import ClaimRequest
+from headwater.engine.state.topic import ClaimRequest, Topic
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange

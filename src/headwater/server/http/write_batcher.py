@@ -1,10 +1,10 @@
-"""The single writes that came in one turn of the loop are one submission, whatever their topics.
+"""The writes that came in one turn of the loop are one submission, whatever their topics.
 
-Fifty connections that write a record each ask fifty questions and get fifty answers. In between
-they are, for each topic, one run of seqs and one publication, and for all topics together one
-reading of their bodies, one encoding, one ticket for each shard and one sending of answers. A write
-that asks for more than its record to be stored (an expected head, a setting, the answer of a key
-that was used before) goes by itself, behind those to its topic that came before it.
+Fifty connections that write a record each, or a hundred, ask fifty questions and get fifty answers.
+In between they are, for each topic, one run of seqs and one publication, and for all topics
+together one reading of their bodies, one encoding, one ticket for each shard and one sending of
+answers. A write that asks for more than its records to be stored (an expected head, a setting, the
+answer of a key that was used before) goes by itself, behind those to its topic that came before it.
 See docs/decisions/0039-a-turn-is-one-submission.md.
 
 Keeps I2, I15.
@@ -23,10 +23,10 @@ from headwater.config.topic import Discard
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError
 from headwater.core.results import Appended
-from headwater.core.units import KIB
-from headwater.engine.pending import Pending
-from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
-from headwater.engine.topics.write import Write
+from headwater.core.units import MIB
+from headwater.engine.owner import Pending
+from headwater.engine.topics.publisher import Write
+from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, checked_key
 from headwater.format.frame import FrameFlag
 from headwater.native import compiled
 from headwater.server.backend import Backend
@@ -44,10 +44,10 @@ if TYPE_CHECKING:
 _native: Final = compiled("bodies")
 _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 
-BODY_BYTES_MAX: Final = 4 * KIB
-"""For a longer record, what is done once for a ticket matters little beside its bytes."""
 MEMBERS_MAX: Final = 512
-"""Of one ticket, roughly: the next turn need not wait for a larger one."""
+"""Of one submission, roughly: the next turn need not wait for a larger one."""
+TURN_BYTES: Final = 1 * MIB
+"""Of bodies: with so many, what is done once for a submission costs little beside them."""
 
 
 def take_write(batcher: WriteBatcher, exchange: Exchange) -> None:
@@ -58,9 +58,9 @@ def take_write(batcher: WriteBatcher, exchange: Exchange) -> None:
 
 
 class _Batch:
-    """Writes to one topic, and the records they bring: one each, in the same order."""
+    """Writes to one topic, how many records each brings, and these, in the same order."""
 
-    __slots__ = ("came", "keys", "members", "records", "topic")
+    __slots__ = ("came", "counts", "keys", "members", "records", "topic")
 
     def __init__(self, topic: Topic) -> None:
         self.topic = topic
@@ -69,23 +69,20 @@ class _Batch:
 
     def begin(self) -> None:
         self.members: list[Exchange] = []
+        self.counts: list[int] = []
         self.records = EncodedRecords([], [], [], [])
         self.keys: set[bytes] = set()
 
-    def take(self, datas: list[bytes], tags: list[bytes]) -> None:
-        """All that came, with a payload and maybe a tag each."""
-        flags = [_HAS_TAG if tag else 0 for tag in tags]
-        size = sum(map(len, datas)) + sum(map(len, tags))
-        self.records = EncodedRecords([b""] * len(datas), tags, datas, flags, size)
-        self.members = self.came
+    def take(self, counts: list[int], records: EncodedRecords) -> None:
+        """All that came."""
+        self.members, self.counts, self.records = self.came, counts, records
 
     def add(self, exchange: Exchange, encoded: EncodedRecords, key: bytes | None = None) -> None:
         exchange.usage.begin()
         records = self.records
         if key is not None:
-            if records.keys is None:
-                records.keys = {}
-            records.keys[len(self.members)] = key
+            records.keys = records.keys or []
+            records.keys.append(KeyedPart(key, len(records), len(encoded)))
             self.keys.add(key)
         records.nodes += encoded.nodes
         records.tags += encoded.tags
@@ -93,6 +90,7 @@ class _Batch:
         records.flags += encoded.flags
         records.size += encoded.size
         self.members.append(exchange)
+        self.counts.append(len(encoded))
 
 
 class WriteBatcher:
@@ -109,12 +107,13 @@ class WriteBatcher:
         """None until there is one to write to."""
         self._batches: dict[str, _Batch] = {}
         self._came = 0
+        self._came_bytes = 0
 
     def add(self, exchange: Exchange) -> bool:
         """Take a write along; False when its topic has to check each by itself."""
-        if len(exchange.body) > BODY_BYTES_MAX or self.engine is None:
+        if self.engine is None:
             return False
-        if self._came >= MEMBERS_MAX:
+        if self._came >= MEMBERS_MAX or self._came_bytes >= TURN_BYTES:
             self.flush()
         name = exchange.head.parameters[0]
         batch = self._batches.get(name)
@@ -127,6 +126,7 @@ class WriteBatcher:
             batch = self._batches[name] = _Batch(topic)
         batch.came.append(exchange)
         self._came += 1
+        self._came_bytes += len(exchange.body)
         return True
 
     def write_alone(self, exchange: Exchange) -> None:
@@ -136,46 +136,55 @@ class WriteBatcher:
         if not self._batches:
             return
         batches, self._batches = list(self._batches.values()), {}
-        self._came = 0
+        self._came = self._came_bytes = 0
         bodies = [exchange.body for batch in batches for exchange in batch.came]
-        datas, tags = self._read(bodies)
-        end = 0
+        counts, datas, tags = self._read(bodies)
+        row = at = 0
         for batch in batches:
-            first, end = end, end + len(batch.came)
-            self._fill(batch, datas[first:end], tags[first:end])
+            first_row, row = row, row + len(batch.came)
+            first, at = at, at + sum(counts[first_row:row])
+            self._fill(batch, counts[first_row:row], datas[first:at], tags[first:at])
         self._send(batches)
 
-    def _read(self, bodies: list[bytes | bytearray]) -> tuple[list[bytes | None], list[bytes]]:
-        """Payloads and tags of the bodies that bring nothing else; None where that is not so, or
-        not certain."""
-        read: tuple[list[bytes | None], list[bytes]] = [None] * len(bodies), [b""] * len(bodies)
+    def _read(self, bodies: list[bytes | bytearray]) -> tuple[list[int], list[bytes], list[bytes]]:
+        """How many records each of the bodies brings that brings payloads, maybe tags, and nothing
+        else, and these of all; 0 where that is not so, or not certain."""
+        read: tuple[list[int], list[bytes], list[bytes]] = [0] * len(bodies), [], []
         if _native is not None:
             # Without memory for all at once each is decoded alone, and answered (I15).
             with contextlib.suppress(MemoryError):
-                read = _native.plain_records(bodies, self._record_bytes_max, limits.TAG_BYTES_MAX)
+                read = _native.plain_records(
+                    bodies, limits.BATCH_RECORDS_MAX, self._record_bytes_max, limits.TAG_BYTES_MAX
+                )
         return read
 
-    def _fill(self, batch: _Batch, datas: list[bytes | None], tags: list[bytes]) -> None:
-        usage = batch.came[0].usage
-        plain = [data for data in datas if data is not None]
+    def _fill(
+        self, batch: _Batch, counts: list[int], datas: list[bytes], tags: list[bytes]
+    ) -> None:
+        usage, came = batch.came[0].usage, len(batch.came)
         if (
-            len(plain) == len(datas)
+            all(counts)
             and all(exchange.head.usage is usage for exchange in batch.came)
-            and usage.has_room(len(plain))
+            and usage.has_room(came)
         ):
-            usage.in_flight += len(plain)
-            batch.take(plain, tags)
+            usage.in_flight += came
+            batch.take(counts, _plain(datas, tags))
             return
-        for exchange in batch.came:
+        at = 0
+        for exchange, count in zip(batch.came, counts, strict=True):
+            first, at = at, at + count
             try:
-                self._decode(batch, exchange)
+                if count:
+                    batch.add(exchange, _plain(datas[first:at], tags[first:at]))
+                else:
+                    self._decode(batch, exchange)
             except HeadwaterError as error:
                 exchange.fail(error)
             except Exception as error:
                 exchange.broken(error)
 
     def _decode(self, batch: _Batch, exchange: Exchange) -> None:
-        """One that may bring more than a payload."""
+        """One that may bring more than payloads and tags."""
         request = decode_request(body_of(exchange), WriteRequest)
         key = None if request.idempotency_key is None else checked_key(request.idempotency_key)
         if _goes_along(request) and not (key is not None and self._is_known(batch, key)):
@@ -214,9 +223,9 @@ class WriteBatcher:
             if isinstance(write, HeadwaterError):
                 self._send_one_by_one(batch)
             elif write.done:
-                self._answer(batch.members, write)
+                self._answer(batch.counts, batch.members, write)
             else:
-                write.on_done = partial(self._answer, batch.members)
+                write.on_done = partial(self._answer, batch.counts, batch.members)
         self.replies.send()
 
     def _send_one_by_one(self, batch: _Batch) -> None:
@@ -225,12 +234,12 @@ class WriteBatcher:
             exchange.usage.end()
             exchange.attempt(self.write_alone)
 
-    def _answer(self, members: list[Exchange], write: Pending[Appended]) -> None:
+    def _answer(self, counts: list[int], members: list[Exchange], write: Pending[Appended]) -> None:
         assert isinstance(write, Write)
         for exchange in members:
             exchange.usage.in_flight -= 1
         if write.error is None:
-            mistakes = self.replies.add(members, write)
+            mistakes = self.replies.add(members, counts, write)
         else:
             mistakes = _fail_all(members, write.error)
         if mistakes:
@@ -257,15 +266,21 @@ def has_plain_head(head: Head) -> bool:
     )
 
 
+def _plain(datas: list[bytes], tags: list[bytes]) -> EncodedRecords:
+    """Records with a payload and maybe a tag each."""
+    flags = [_HAS_TAG if tag else 0 for tag in tags]
+    size = sum(map(len, datas)) + sum(map(len, tags))
+    return EncodedRecords([b""] * len(datas), tags, datas, flags, size)
+
+
 def _goes_along(request: WriteRequest) -> bool:
-    """One record, and nothing else that has to be checked for this write alone."""
+    """Records, and nothing else that has to be checked for this write alone."""
     return (
-        len(request.records) == 1
-        and request.expect_head_seq is None
+        request.expect_head_seq is None
         and request.return_seqs is None
         and request.config is None
         and not request.disable_backpressure
-        and request.records[0].deliver_at is None
+        and all(record.deliver_at is None for record in request.records)
     )
 
 

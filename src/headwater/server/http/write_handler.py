@@ -11,10 +11,10 @@ import msgspec
 from headwater.core import limits
 from headwater.core.errors import BatchTooLargeError, InvalidRequestError, RecordTooLargeError
 from headwater.core.results import Appended
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.engine.topics.operations import ensure_loaded
+from headwater.engine.topics.publisher import PendingAppend
 from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.engine.topics.write import PendingAppend
 from headwater.format.frame import FrameFlag, join_data
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange

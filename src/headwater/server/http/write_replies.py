@@ -1,4 +1,4 @@
-"""The answers to single writes of one turn: printed and sent together, whatever their topics.
+"""The answers to the writes of one turn: printed and sent together, whatever their topics.
 
 Where it is compiled, they are printed and handed to the kernel in one go, without the interpreter:
 meanwhile the log's thread has it. A connection that has more to send than this, or seals what it
@@ -12,21 +12,24 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from headwater.engine.topics.write import Write
+from headwater.engine.topics.publisher import Write
 from headwater.native import compiled
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
-from headwater.wire.answers import single_write_opening, single_write_reply
+from headwater.wire.answers import write_answer, write_opening, write_reply
 from headwater.wire.http_response import SHORT_HEAD
 
 _native: Final = compiled("answers")
 
-_opening_of: Final = lru_cache(maxsize=4_096)(single_write_opening)
+_opening_of: Final = lru_cache(maxsize=4_096)(write_opening)
 """How the answers of a topic begin."""
 
-Reply = tuple[int, int, int, int, bytes, int, int, int]
-"""A socket, the number of a request, its seq, when it came; then what the writes of its topic have
-in common: how the answers begin, the head, how long the sync and the wait for pressure took."""
+Reply = tuple[int, int, int, int, int, bytes, int, int, int]
+"""A socket, the number of a request, its first seq and how many it has, when it came; then what the
+writes of its topic have in common: how the answers begin, the head, how long the sync and the wait
+for pressure took."""
+_SHORT_RECORDS_MAX: Final = 25
+"""The answer to a write of so many records is too short to be packed, whatever its numbers."""
 
 
 class WriteReplies:
@@ -36,10 +39,10 @@ class WriteReplies:
         self._exchanges: list[Exchange] = []
         self._replies: list[Reply] = []
 
-    def add(self, exchanges: list[Exchange], write: Write) -> list[Exception]:
-        """Answer requests whose single records are this write, one after the other. What cannot go
-        straight to its socket is sent now, the rest in `send`. Gives the failures that are
-        mistakes of ours: the requests behind such a one are answered all the same."""
+    def add(self, exchanges: list[Exchange], counts: list[int], write: Write) -> list[Exception]:
+        """Answer requests whose records, so many of each, are this write, one after the other. What
+        cannot go straight to its socket is sent now, the rest in `send`. Gives the failures that
+        are mistakes of ours: the requests behind such a one are answered all the same."""
         assert write.result is not None, "it is done"
         shared = (
             _opening_of(write.topic.name),
@@ -48,18 +51,20 @@ class WriteReplies:
             write.throttle_us,
         )
         mistakes: list[Exception] = []
-        for seq, exchange in enumerate(exchanges, write.first_seq):
+        seq = write.first_seq
+        for exchange, count in zip(exchanges, counts, strict=True):
             connection = exchange.connection
+            own = (exchange.number, seq, count, exchange.started_us)
+            seq += count
             try:
-                if _native is not None and connection.takes_direct_answer:
-                    descriptor = connection.reading.descriptor
-                    self._replies.append(
-                        (descriptor, exchange.number, seq, exchange.started_us, *shared)
-                    )
+                if count > _SHORT_RECORDS_MAX and exchange.takes_gzip:
+                    endpoint = connection.endpoint
+                    exchange.answer_json(200, write_answer(*_told((0, *own, *shared), endpoint)))
+                elif _native is not None and connection.takes_direct_answer:
+                    self._replies.append((connection.reading.descriptor, *own, *shared))
                     self._exchanges.append(exchange)
                 else:
-                    reply = (0, exchange.number, seq, exchange.started_us, *shared)
-                    exchange.answer_whole(_printed(reply, connection.endpoint))
+                    exchange.answer_whole(_printed((0, *own, *shared), connection.endpoint))
             except Exception as mistake:
                 mistakes.append(mistake)
         return mistakes
@@ -74,7 +79,7 @@ class WriteReplies:
         now_us = endpoint.now_us()
         try:
             assert _native is not None, "no request was taken for direct"
-            unsent = _native.send_single_writes(
+            unsent = _native.send_write_replies(
                 SHORT_HEAD, endpoint.request_prefix, replies, now_us
             )
         except Exception:  # before anything was sent: every request gets an answer (I15)
@@ -88,8 +93,12 @@ class WriteReplies:
 
 
 def _printed(reply: Reply, endpoint: HttpEndpoint) -> bytes:
-    _, number, seq, started_us, opening, head_seq, sync_us, throttle_us = reply
-    prefix, total_us = endpoint.request_prefix, endpoint.now_us() - started_us
-    return single_write_reply(
-        prefix, opening, number, seq, head_seq, total_us, sync_us, throttle_us
-    )
+    opening, *told = _told(reply, endpoint)
+    return write_reply(endpoint.request_prefix, opening, reply[1], *told)
+
+
+def _told(reply: Reply, endpoint: HttpEndpoint) -> tuple[bytes, int, int, int, int, int, int]:
+    """What the body says."""
+    _, _, first_seq, count, started_us, opening, head_seq, sync_us, throttle_us = reply
+    total_us = endpoint.now_us() - started_us
+    return opening, first_seq, count, head_seq, total_us, sync_us, throttle_us

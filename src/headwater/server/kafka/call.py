@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.server.kafka.refusals import refusal
 from headwater.server.kafka.users import Principal, SignIn
 from headwater.wire.kafka.apis import ApiKey

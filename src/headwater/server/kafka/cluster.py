@@ -16,8 +16,8 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.partition import KafkaTopic
+    from headwater.engine.owner import Pending
     from headwater.engine.partition import BatchTopic
-    from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint
 

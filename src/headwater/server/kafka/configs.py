@@ -15,8 +15,8 @@ from headwater.server.kafka.topic_rows import NODE_ID
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    from headwater.engine.owner import Pending
     from headwater.engine.partition import BatchTopic
-    from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint
 

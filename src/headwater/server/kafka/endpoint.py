@@ -26,8 +26,8 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.core.durability import Durability
+    from headwater.engine.owner import Pending
     from headwater.engine.partition import BatchPartition, Produced
-    from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
     from headwater.server.kafka.users import Principal
 

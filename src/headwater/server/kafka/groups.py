@@ -24,7 +24,7 @@ from headwater.server.kafka.failures import code_of, code_of_refusal
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from headwater.engine.pending import Pending
+    from headwater.engine.owner import Pending
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint
 

@@ -12,8 +12,8 @@ from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.fields import NEWEST
 
 if TYPE_CHECKING:
+    from headwater.engine.owner import Pending
     from headwater.engine.partition import BatchPartition
-    from headwater.engine.pending import Pending
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint
 

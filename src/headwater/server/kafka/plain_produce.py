@@ -17,8 +17,8 @@ from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.plain import PlainProduce, plain_values, produced_frame
 
 if TYPE_CHECKING:
+    from headwater.engine.owner import Pending
     from headwater.engine.partition import BatchPartition, Produced
-    from headwater.engine.pending import Pending
     from headwater.server.kafka.endpoint import KafkaEndpoint
     from headwater.server.kafka.users import Principal
 

@@ -14,8 +14,8 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.joined_store import JoinedStore
+    from headwater.engine.owner import Pending
     from headwater.engine.partition import BatchPartition, Produced
-    from headwater.engine.pending import Pending
     from headwater.format.kafka.batch import BatchHeader
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint

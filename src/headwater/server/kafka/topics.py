@@ -20,7 +20,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.partition import KafkaTopic
-    from headwater.engine.pending import Pending
+    from headwater.engine.owner import Pending
     from headwater.server.kafka.call import Call
     from headwater.server.kafka.endpoint import KafkaEndpoint
 

@@ -23,8 +23,7 @@ from headwater.core.clock import Clock
 from headwater.core.results import Tombstone
 from headwater.core.units import US_PER_S
 from headwater.engine.partition import Partition, ReadPlan, Wakeup
-from headwater.engine.pressure import PressureControl
-from headwater.engine.ready_set import ReadySet
+from headwater.engine.pressure import PressureControl, ReadySet
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import (
     DiffRequest,

@@ -18,12 +18,11 @@ from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.operation import Answered, Operation
-from headwater.engine.pending import Change
+from headwater.engine.owner import Change
 from headwater.engine.queues.claims import Queues
 from headwater.engine.queues.dead_letters import dead_letter_operation
 from headwater.engine.queues.operations import check_node, serve_operation, set_aside_operation
-from headwater.engine.state.topic import Topic
-from headwater.engine.state.topic_queue import ClaimRequest
+from headwater.engine.state.topic import ClaimRequest, Topic
 from headwater.engine.topics.operations import ensure_loaded
 from headwater.observe.logs import Logger
 from headwater.server.backend import Backend

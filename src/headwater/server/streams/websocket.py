@@ -18,8 +18,8 @@ from websockets.server import ServerProtocol
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError, OverloadedError
 from headwater.core.results import Appended
+from headwater.engine.owner import Pending
 from headwater.engine.partition import Partition
-from headwater.engine.pending import Pending
 from headwater.engine.topics.operations import diff_request, ensure_loaded
 from headwater.model.match import parse_match
 from headwater.server.access.keys import ApiKey, Scope

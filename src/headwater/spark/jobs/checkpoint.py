@@ -24,7 +24,7 @@ from headwater.core.units import US_PER_S
 from headwater.disk import Disk, PosixDisk
 from headwater.format.snapshot import Snapshot
 from headwater.recovery.topics.catalog import KnownTopic
-from headwater.recovery.topics.verdict import FileScan
+from headwater.recovery.topics.scan import FileScan
 from headwater.spark.jobs.checkpoint_output import begin_output, finish_output, refuse_strangers
 from headwater.spark.jobs.checkpoint_source import LogsRead, read_logs
 from headwater.spark.jobs.checkpoint_workers import Planned, SparkWorkers, Workers

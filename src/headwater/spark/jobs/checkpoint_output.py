@@ -15,7 +15,7 @@ from headwater.disk.posix import LOCK_NAME
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import parse_segment_file, topic_directory_name
 from headwater.format.snapshot import META_DIRECTORY, Snapshot, encode_snapshot, snapshot_name
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.store.appender import make_directories
 from headwater.store.failures import file_work
 

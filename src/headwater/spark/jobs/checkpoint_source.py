@@ -21,9 +21,10 @@ from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import Snapshot
 from headwater.recovery.topics.catalog import Catalog
 from headwater.recovery.topics.parallel_survey import FileSurvey, FileSurveyTask
+from headwater.recovery.topics.scan import FileScan
 from headwater.recovery.topics.snapshots import load_snapshot
 from headwater.recovery.topics.survey import ShardSurvey, find_shard_directories
-from headwater.recovery.topics.verdict import FileScan, FileVerdict
+from headwater.recovery.topics.table import FileVerdict
 from headwater.spark.jobs.checkpoint_workers import Chosen, Workers
 from headwater.spark.jobs.log_directories import JobLog
 from headwater.spark.jobs.log_files import Covered, FileJob, GivenGroups, covered_by

@@ -22,7 +22,7 @@ from headwater.core.units import US_PER_S
 from headwater.disk import Disk, PosixDisk
 from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.segment import parse_topic_directory_name, topic_directory_name
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.spark.jobs.compact_segments import (
     ColdSegment,
     CompactedSegment,

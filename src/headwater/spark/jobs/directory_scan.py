@@ -24,8 +24,7 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.format.snapshot import META_DIRECTORY, Snapshot
-from headwater.recovery.data_directory import DIRECTORY_NAMES, gone
-from headwater.recovery.stores import DEEP_KAFKA, DEEP_MACHINES, MapSegments
+from headwater.recovery.stores import DEEP_KAFKA, DEEP_MACHINES, DIRECTORY_NAMES, MapSegments, gone
 from headwater.recovery.topics.catalog import Catalog, KnownTopic
 from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.snapshots import covered_frames, load_snapshot, snapshot_faults
@@ -43,10 +42,10 @@ from headwater.store.verify import (
     TopicSegmentCheck,
     VerifyFault,
     check_names,
+    verify_cold_segment,
     verify_continuity,
     verify_segment,
 )
-from headwater.store.verify_cold import verify_cold_segment
 
 UNKNOWN: Final = "not a name this software gives"
 

@@ -19,7 +19,7 @@ from headwater.format.names import (
     WAL_DIRECTORY,
     is_log_name,
 )
-from headwater.recovery.access import access_error, list_directory
+from headwater.recovery.directory import access_error, list_directory
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,9 +30,8 @@ from headwater.format.table import FrameTable, read_table
 from headwater.format.topic_frames import CheckpointEntry, decode_checkpoint_mark
 from headwater.recovery.topics.catalog import TopicNotes
 from headwater.recovery.topics.parallel_survey import FileSurvey, FileSurveyTask, survey_file
-from headwater.recovery.topics.scan import is_zero
+from headwater.recovery.topics.scan import FileScan, is_zero
 from headwater.recovery.topics.survey import read_log_file
-from headwater.recovery.topics.verdict import FileScan
 
 _APPEND: Final = int(FrameType.APPEND)
 _MARK: Final = int(FrameType.CHECKPOINT_MARK)

@@ -20,7 +20,7 @@ from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.disk import Disk, PosixDisk
 from headwater.format.names import PREPARED_NAME, WAL_DIRECTORY
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.recovery.finding import Action
 from headwater.spark.jobs.directory_scan import DirectoryScan, scan_directory
 from headwater.spark.jobs.job import NoProgress, Progress, Report

@@ -29,7 +29,7 @@ from headwater.disk import Disk, PosixDisk
 from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.segment import topic_directory_name
 from headwater.model.loss import Loss
-from headwater.recovery.access import access_error
+from headwater.recovery.directory import access_error
 from headwater.recovery.topics.rows import RecordRows
 from headwater.spark.source.log_view import LogView, TopicLogView
 from headwater.spark.source.splits import LogSplit, LostSplit, SegmentSplit, Split

@@ -29,9 +29,8 @@ from headwater.recovery.history.contents import CONTENT_FRAMES, ContentSink, Top
 from headwater.recovery.history.floors import Deletion
 from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold, TopicSink, TopicTable
 from headwater.recovery.topics.follower import LogFollower
-from headwater.recovery.topics.inspection import inspect_until_stable, refuse_unfinished
-from headwater.recovery.topics.repair import inspect_wal
 from headwater.recovery.topics.replay import FrameGroup, replay
+from headwater.recovery.topics.report import inspect_until_stable, inspect_wal, refuse_unfinished
 from headwater.recovery.topics.rows import RecordRows, replay_rows
 from headwater.recovery.topics.snapshots import (
     covered_frames,

@@ -14,7 +14,7 @@ from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.draft import Draft
 from headwater.engine.machines.event_batcher import GROUP_BYTES, MEMBERS_MAX
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.model.machines.errors import MachineError
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.machines import ORDER, SMALL, Heard, SteppedStore, new_disk, policy

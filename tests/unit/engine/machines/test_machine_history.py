@@ -12,7 +12,7 @@ from headwater.config.machines import HistorySettings, MachineSettings
 from headwater.disk import OpenMode
 from headwater.engine.machines.log_reader import History
 from headwater.format.machines.names import segment_of
-from headwater.recovery.machines.histories import history_faults
+from headwater.recovery.machines.survey import history_faults
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.fake_disk import FakeFile
 from tests.rig.machines import ORDER, PLACE, SMALL, SteppedStore

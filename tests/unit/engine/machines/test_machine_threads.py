@@ -14,8 +14,7 @@ from headwater.config.machines import MachineSettings
 from headwater.core.clock import SystemClock
 from headwater.disk import PosixDisk
 from headwater.engine.machines.store import MachineStore
-from headwater.engine.owner import BatonOwner
-from headwater.engine.pending import Gate, Pending
+from headwater.engine.owner import BatonOwner, Gate, Pending
 from tests.rig.machines import ORDER
 
 T = TypeVar("T")

@@ -9,7 +9,7 @@ import pytest
 
 from headwater.api.machine_requests import CreateInstance, DeleteInstance, FlushAll
 from headwater.engine.machines.tables import Deletions, InstanceDeletion
-from headwater.engine.pending import Pending
+from headwater.engine.owner import Pending
 from headwater.model.machines.errors import MachineError
 from headwater.testing import FakeDisk
 from tests.rig.machines import ORDER, SteppedStore, new_disk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.engine.pending import Change
+from headwater.engine.owner import Change
 from headwater.wal.ticket import Ticket
 from tests.unit.engine.conftest import Open
 

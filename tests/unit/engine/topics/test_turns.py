@@ -17,8 +17,8 @@ from headwater.core.errors import (
 from headwater.engine.database import Database
 from headwater.engine.engine import Engine
 from headwater.engine.state.engine_core import EngineCore
+from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
-from headwater.engine.topics.write import Write
 from headwater.testing import Fault, FaultDisk, Verb
 from headwater.wal.ticket import Ticket
 from tests.rig.life import SMALL, Life, new_disk, with_shards
