@@ -115,6 +115,7 @@ class App:
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
         self.ports.intake.time_turns(engine.core.waits.timed)
+        engine.core.waits.watch_collector()
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()
@@ -134,6 +135,7 @@ class App:
         if self.backend.database is not None:
             for topic in self.backend.engine.core.registry:
                 topic.wake()  # who waits for something new is answered now
+            self.backend.engine.core.waits.leave_collector()
         await self.http.drain()
         self.ports.intake.close()
 
