@@ -14,10 +14,8 @@ from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports, Room
 from headwater.server.health.damage import DamageWatch
-from headwater.server.health.log_states import LogWatch
-from headwater.server.health.maintenance import MaintenanceWatch
 from headwater.server.health.overview import Overview
-from headwater.server.health.pressure import PressureWatch
+from headwater.server.health.watches import LogWatch, MaintenanceWatch, PressureWatch
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
@@ -30,7 +28,7 @@ from headwater.server.kafka.listing import KafkaListing
 from headwater.server.machines.instance_stream import InstanceStreams
 from headwater.server.machines.transition_follower import TransitionFeed
 from headwater.server.machines.webhooks import Webhooks
-from headwater.server.metrics.samples import Scrape
+from headwater.server.metrics import Scrape
 from headwater.server.routes import ROUTES
 from headwater.server.streams.delivery import Delivery
 from headwater.server.streams.job_pusher import JobPusher
