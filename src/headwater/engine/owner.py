@@ -20,6 +20,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
 from headwater.core.errors import HeadwaterError
+from headwater.observe.waits import Waits, name_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -51,14 +52,16 @@ class BatonOwner:
 class LoopOwner:
     """For programs with an event loop: everything happens on its thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, waits: Waits) -> None:
         self._loop = loop
+        self._waits = waits
 
     def post(self, work: Callable[[], None]) -> None:
-        self._loop.call_soon_threadsafe(work)
+        self._loop.call_soon_threadsafe(self._waits.timed(name_of(work), work))
 
     def call(self, work: Callable[[], T]) -> T:
         future: Future[T] = Future()
+        work = self._waits.timed(name_of(work), work)
 
         def run() -> None:
             try:
@@ -71,6 +74,7 @@ class LoopOwner:
 
     def watch(self, descriptor: int, work: Callable[[], None], begun: Callable[[], None]) -> None:
         """Run this whenever the descriptor is readable; `begun` runs once that is so."""
+        work = self._waits.timed("answers of the log", work)
 
         def begin() -> None:
             self._loop.add_reader(descriptor, work)

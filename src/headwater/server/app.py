@@ -119,6 +119,7 @@ class App:
         engine.core.on_published = self.turn_writer.send_answers
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
+        self.ports.intake.time_turns(engine.core.waits.timed)
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()
