@@ -18,7 +18,7 @@ from headwater.format.frame import FrameFlag
 from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.failures import unforeseen
-from headwater.server.http.turn_writer import TurnWriter, WriteGroup
+from headwater.server.http.turn_writer import TurnWriter, WriteGroup, call_all
 from headwater.wire.channel import ChannelError
 from headwater.wire.http_errors import error_headers
 from headwater.wire.turns import Failure, GroupOutcome, Row, decode_turn, encode_reply
@@ -70,8 +70,7 @@ class TurnReceiver:
 
     def _send_replies(self) -> None:
         told, self._told = self._told, []
-        for gateway in told:
-            gateway.send_rows()
+        call_all(gateway.send_rows for gateway in told)
 
 
 class GatewayTurns:

@@ -111,8 +111,11 @@ class TurnSender:
                 else:
                     alone.append(group)
             except Exception as mistake:  # of one connection: the others have their answers
-                unforeseen(self._log, "an answer could not be sent", mistake)
-        self.replies.send()
+                self._note(mistake)
+        try:
+            self.replies.send()
+        except Exception as mistake:  # they were sent one by one
+            self._note(mistake)
         if alone:
             self._ask_alone(alone)
 
@@ -122,6 +125,9 @@ class TurnSender:
         unanswered, self._sent = list(self._sent.values()), {}
         for group in unanswered:
             group.failed(_unknown())
+
+    def _note(self, mistake: Exception) -> None:
+        unforeseen(self._log, "answers to writes could not be sent as they should", mistake)
 
     def _ask_alone(self, groups: Sequence[ExchangeGroup]) -> None:
         if len(self._alone_until_us) >= _ALONE_MAX:

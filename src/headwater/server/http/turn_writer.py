@@ -107,31 +107,19 @@ class JoinedGroups(WriteGroup):
 
     def written(self, write: Write, first_seq: int) -> None:
         seqs = accumulate((len(group.records) for group in self.groups), initial=first_seq)
-        self._each(
+        call_all(
             partial(group.written, write, seq)
             for group, seq in zip(self.groups, seqs, strict=False)
         )
 
     def alone(self) -> None:
-        self._each(group.alone for group in self.groups)
+        call_all(group.alone for group in self.groups)
 
     def failed(self, error: HeadwaterError) -> None:
-        self._each(partial(group.failed, error) for group in self.groups)
+        call_all(partial(group.failed, error) for group in self.groups)
 
     def broken(self, error: Exception) -> None:
-        self._each(partial(group.broken, error) for group in self.groups)
-
-    @staticmethod
-    def _each(calls: Iterable[Callable[[], None]]) -> None:
-        """All of them, also behind one that raises (I15)."""
-        mistakes: list[Exception] = []
-        for call in calls:
-            try:
-                call()
-            except Exception as mistake:
-                mistakes.append(mistake)
-        if mistakes:
-            raise mistakes[0]
+        call_all(partial(group.broken, error) for group in self.groups)
 
 
 class TurnWriter:
@@ -177,8 +165,7 @@ class TurnWriter:
         self.send_answers()
 
     def send_answers(self) -> None:
-        for send in self.senders:
-            send()
+        call_all(self.senders)
 
     def _append(self, by_topic: dict[Topic, WriteGroup], alone: list[WriteGroup]) -> None:
         assert self.engine is not None
@@ -206,3 +193,15 @@ def _takes_groups(topic: Topic) -> bool:
     return (
         topic.loaded and topic.creation is None and topic.log.settings.discard is not Discard.REJECT
     )
+
+
+def call_all(calls: Iterable[Callable[[], None]]) -> None:
+    """Those behind one that raises, too (I15)."""
+    mistakes: list[Exception] = []
+    for call in calls:
+        try:
+            call()
+        except Exception as mistake:
+            mistakes.append(mistake)
+    if mistakes:
+        raise mistakes[0]
