@@ -10,8 +10,8 @@ import pytest
 
 from headwater.core.errors import FormatError
 from headwater.server import server as server_module
-from headwater.server.gateway.turn_receiver import GatewayTurns, TurnReceiver
 from headwater.server.gateway.turn_sender import TurnSender
+from headwater.server.http.turn_receiver import GatewayTurns, TurnReceiver
 from headwater.server.http.turn_writer import TurnWriter
 from headwater.wire.channel import ChannelError
 from headwater.wire.turns import GroupOutcome, Row, decode_reply, encode_reply, encode_turn
@@ -258,7 +258,12 @@ def test_an_answer_that_cannot_be_told_costs_the_others_nothing(
 
         broken, whole = GatewayTurns(receiver, send), Gateway(server)
         frame = encode_turn(1, [(0, topic.encode(), 1, 1)], [b""], [b"1"])
-        server.inside(lambda: (broken.take(frame), whole.send((topic, 1, [b"2"]))))
+
+        def take() -> None:
+            broken.take(frame)
+            whole.send((topic, 1, [b"2"]))
+
+        server.inside(take)
         whole.written(1)
 
 

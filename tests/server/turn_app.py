@@ -10,8 +10,8 @@ from typing import Any
 from headwater.engine.async_database import AsyncDatabase
 from headwater.observe.logs import Logger
 from headwater.server.app import App
-from headwater.server.gateway.turn_receiver import GatewayTurns, TurnReceiver
 from headwater.server.gateway.turn_sender import TurnSender
+from headwater.server.http.turn_receiver import GatewayTurns, TurnReceiver
 from headwater.server.http.write_batcher import WriteBatcher, take_write
 from headwater.wire.channel import ChannelKind
 
