@@ -14,10 +14,8 @@ from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports, Room
 from headwater.server.health.damage import DamageWatch
-from headwater.server.health.log_states import LogWatch
-from headwater.server.health.maintenance import MaintenanceWatch
 from headwater.server.health.overview import Overview
-from headwater.server.health.pressure import PressureWatch
+from headwater.server.health.watches import LogWatch, MaintenanceWatch, PressureWatch
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
@@ -31,7 +29,7 @@ from headwater.server.kafka.listing import KafkaListing
 from headwater.server.machines.instance_stream import InstanceStreams
 from headwater.server.machines.transition_follower import TransitionFeed
 from headwater.server.machines.webhooks import Webhooks
-from headwater.server.metrics.samples import Scrape
+from headwater.server.metrics import Scrape
 from headwater.server.routes import ROUTES
 from headwater.server.streams.delivery import Delivery
 from headwater.server.streams.job_pusher import JobPusher
@@ -120,6 +118,7 @@ class App:
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
         self.ports.intake.time_turns(engine.core.waits.timed)
+        engine.core.waits.watch_collector()
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()
@@ -139,6 +138,7 @@ class App:
         if self.backend.database is not None:
             for topic in self.backend.engine.core.registry:
                 topic.wake()  # who waits for something new is answered now
+            self.backend.engine.core.waits.leave_collector()
         await self.http.drain()
         self.ports.intake.close()
 

@@ -20,12 +20,11 @@ from typing import Final
 import msgspec
 
 from headwater.core.errors import ClosedError, HeadwaterError
-from headwater.server.access.keys import ANYONE, ApiKey
-from headwater.server.access.tenants import own_error
+from headwater.server.access.keys import ANYONE, ApiKey, own_error
 from headwater.server.connection import Awaits, Connection
 from headwater.server.failures import unforeseen
+from headwater.server.rcpx.caller import error_json
 from headwater.server.rcpx.endpoint import RcpxEndpoint
-from headwater.server.rcpx.errors import error_json
 from headwater.server.rcpx.event_requests import take_event
 from headwater.server.rcpx.operations import begin_operation, is_write
 from headwater.server.rcpx.subscriptions import RcpxSubscriptions

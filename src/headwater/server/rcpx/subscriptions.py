@@ -18,10 +18,9 @@ from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.log_reader import GapReason
 from headwater.engine.machines.watchers import TransitionEvent, Watcher
 from headwater.engine.operation import AsOwner, Operation
+from headwater.server.access.keys import own_id
 from headwater.server.access.quotas import over_limit
-from headwater.server.access.tenants import own_id
-from headwater.server.machines.instance_names import own_event
-from headwater.server.machines.operations import seen_by
+from headwater.server.machines.operations import own_event, seen_by
 from headwater.server.machines.transition_follower import TransitionFollower
 from headwater.server.rcpx.caller import RcpxCaller
 from headwater.server.rcpx.runner import Result
