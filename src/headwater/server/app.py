@@ -21,7 +21,8 @@ from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.queue_handlers import WorkerLines
 from headwater.server.http.route_table import RouteTable
-from headwater.server.http.write_batcher import WriteBatcher
+from headwater.server.http.turn_writer import TurnWriter
+from headwater.server.http.write_batcher import LocalWrites, WriteBatcher
 from headwater.server.intake import Intake
 from headwater.server.kafka.listener import KafkaListener
 from headwater.server.kafka.listing import KafkaListing
@@ -55,8 +56,10 @@ class App:
         self.access = access = Access(settings)
         room = Room(min(settings.limits.connections, connections_max))
         access.quotas.connections.total = room.connections_max
-        self.write_batcher = WriteBatcher(backend, settings.limits, loop)
-        intake = Intake(loop, self.write_batcher.flush)
+        self.turn_writer = TurnWriter(backend)
+        writes = LocalWrites(backend, self.turn_writer, settings.limits)
+        write_batcher = WriteBatcher(writes, settings.limits, loop)
+        intake = Intake(loop, write_batcher.flush)
         shares = access.quotas.connections
         self.ports = Ports(room, shares, intake, clock, settings.deadlines)
         self.http = HttpEndpoint(self.ports, settings.limits, log)
@@ -92,7 +95,7 @@ class App:
             Scrape: Scrape(overview, kafka, self.rcpx),
             WatchSessions: self.sessions,
             WorkerLines: pusher,
-            WriteBatcher: self.write_batcher,
+            WriteBatcher: write_batcher,
         }
         """What handlers of routes get, each as much of the server as it needs."""
         self.dispatcher = Dispatcher(
@@ -100,7 +103,7 @@ class App:
             backend,
             access,
             RouteTable(ROUTES, self.services),
-            self.write_batcher.add,
+            write_batcher.add,
             partial(_upgrade, self.delivery),
         )
 
@@ -108,10 +111,10 @@ class App:
         """Recovery is done: answer everything."""
         engine = database.engine
         self.backend.serve_from(database, self.kafka.store, self.kafka.unavailable)
-        self.write_batcher.engine = engine
+        self.turn_writer.engine = engine
         self._pressure.begin(engine.pressure_control)
         engine.core.on_update = self.delivery.on_news
-        engine.core.on_published = self.write_batcher.replies.send
+        engine.core.on_published = self.turn_writer.send_answers
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
         self.ports.intake.time_turns(engine.core.waits.timed)

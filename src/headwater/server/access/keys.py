@@ -146,6 +146,14 @@ class KeyRing:
     def __len__(self) -> int:
         return len(self._keys)
 
+    def by_place(self) -> list[ApiKey]:
+        """Whoever may come, by the place that processes of one server call them by."""
+        return [ANYONE, *self._keys]
+
+    def place_of(self, key: ApiKey) -> int:
+        """Of a key that was found here."""
+        return self.by_place().index(key)
+
     def find(self, authorization: bytes | None) -> ApiKey:
         """The key of an Authorization header. Every key is compared, whichever matches."""
         if not self._keys:

@@ -12,12 +12,13 @@ from headwater.server.health.damage import damage_seen, ledgers_of, parts_seen
 from headwater.server.health.overview import Overview
 from headwater.server.health.retention import gaps_in_brief
 from headwater.server.health.status import status
+from headwater.server.health.trace import trace
 from headwater.server.health.watches import poison_of, state_of
 from headwater.server.http.exchange import Exchange
-from headwater.server.http.route_table import Route
+from headwater.server.http.route_table import Parameter, Route
 from headwater.server.http.topic_handlers import answer
 from headwater.wire.http_errors import HttpError
-from headwater.wire.status_answers import StatusAnswer
+from headwater.wire.status_answers import StatusAnswer, TraceAnswer
 
 
 def health(overview: Overview, exchange: Exchange) -> None:
@@ -74,5 +75,11 @@ HEALTH_ROUTES: Final = (
         "GET", "/v0/status", status, "The server at a glance: log, pressure, totals",
         Scope.READ,
         answer=StatusAnswer, served_by=Overview,
+    ),
+    Route(
+        "GET", "/v0/trace", trace, "What writes waited for, where that was long",
+        Scope.ADMIN,
+        query=(Parameter("after", "integer", "only waits with a higher number"),),
+        answer=TraceAnswer,
     ),
 )  # fmt: skip
