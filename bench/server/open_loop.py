@@ -2,9 +2,9 @@
 nothing.
 
 A load that waits for each answer before it sends the next write sends none while the server stands
-still, so a pause of 100 ms is one slow write in its figures. Here every write has its time, one after
-the other at equal distances, and its latency counts from then: a pause is seen by all that were due in
-it. When no connection is free, the next write is late and pays for that.
+still, so a pause of 100 ms is one slow write in its figures. Here every write has its time, one
+after the other at equal distances, and its latency counts from then: a pause is seen by all that
+were due in it. When no connection is free, the next write is late and pays for that.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from array import array
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 from bench.log_under_test import WrongResultError
