@@ -26,6 +26,7 @@ from headwater.core.results import (
     RouterState,
     Tombstone,
     TopicState,
+    Trace,
     Watched,
 )
 
@@ -189,6 +190,10 @@ class QueueStatsCall(ApiCall[QueueStats], frozen=True):
 
 class MetricsCall(ApiCall[dict[str, Any]], frozen=True):
     pass
+
+
+class TraceCall(ApiCall[Trace], frozen=True):
+    after: int
 
 
 class ReadyCall(ApiCall[str], frozen=True):

@@ -26,7 +26,7 @@ from headwater.config.store import SegmentSettings
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import RequestError, StorageError
 from headwater.core.units import US_PER_S
-from headwater.disk import Disk, PosixDisk
+from headwater.disk import Disk, PosixDisk, read_all
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
     ENTRY_BYTES,
@@ -47,7 +47,7 @@ from headwater.store.cold_index import cold_end
 from headwater.store.failures import file_work
 from headwater.store.object_store import open_cold_tier, shown_address
 from headwater.store.ownership import cold_identity, pair_identity, read_head
-from headwater.store.pair import end_of, read_all, whole_entries
+from headwater.store.pair import end_of, whole_entries
 from headwater.store.reclaim import is_rewrite_due
 from headwater.store.segment import Segment, Tier
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory, finish_interrupted

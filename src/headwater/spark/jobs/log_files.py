@@ -19,21 +19,23 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError
-from headwater.disk import Disk, OpenMode
-from headwater.format.control import IDEMPOTENCY
+from headwater.disk import Disk, map_file
+from headwater.format.control_frames import (
+    IDEMPOTENCY,
+    CheckpointEntry,
+    decode_checkpoint_mark,
+    decode_router_marks,
+)
 from headwater.format.frame import FrameType, UnknownFrameError, decode_frame
 from headwater.format.names import WAL_DIRECTORY
-from headwater.format.router_frames import decode_router_marks
 from headwater.format.segment.run import at_each_byte
 from headwater.format.snapshot import Snapshot
 from headwater.format.table import FrameTable, read_table
-from headwater.format.topic_frames import CheckpointEntry, decode_checkpoint_mark
 from headwater.recovery.topics.catalog import TopicNotes
 from headwater.recovery.topics.parallel_survey import FileSurvey, FileSurveyTask, survey_file
 from headwater.recovery.topics.scan import FileScan, is_zero
 from headwater.recovery.topics.survey import read_log_file
 from headwater.store.failures import file_work
-from headwater.store.pair import with_file
 
 
 class MappedFiles:
@@ -49,7 +51,7 @@ class MappedFiles:
         if view is None:
             file_path = PurePath(path)
             with file_work(file_path):
-                view = with_file(self._disk, file_path, OpenMode.READ, lambda file: file.view())
+                view = map_file(self._disk, file_path)
             self._views[path] = view
         return view
 

@@ -15,8 +15,8 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
+from headwater.format.control_frames import RecordsDeleted, decode_body
 from headwater.format.frame import FrameType
-from headwater.format.topic_frames import RecordsDeleted, decode_body
 from headwater.model.match import TagMatcher
 from headwater.recovery.history.floors import Deletion, deletion_of
 from headwater.recovery.topics.follower import LogFollower
