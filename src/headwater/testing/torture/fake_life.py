@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from headwater.api.machine_requests import ApplyEvent, CreateInstance, DeleteInstance, PutMachine
 from headwater.core.errors import HeadwaterError
 from headwater.engine.database import Database
 from headwater.model.machines.errors import MachineError
@@ -118,7 +119,8 @@ class FakeLife:
         database.create("capped", cap_records=30)
         database.create("disk", durability="disk")
         database.create("jobs", type="queue", lease_ms=1_000)
-        stores.machine(partial(stores.machines.put_machine, MACHINE, 1, DEFINITION))
+        put = PutMachine(MACHINE, 1, DEFINITION)
+        stores.machine(partial(stores.machines.submit, put))
         stores.make_kafka_topic(PARTITIONS)
 
     # -- operations
@@ -189,21 +191,20 @@ class FakeLife:
         usable = [each for each in self._machines.instances.values() if each.is_usable]
         if len(usable) < 5:
             instance = self._machines.add(f"i{next(self._numbers)}")
-            stores.machine(
-                partial(machines.create_instance, MACHINE, 1, instance.identity, {"n": 0})
-            )
+            create = CreateInstance(MACHINE, 1, instance.identity, {"n": 0})
+            stores.machine(partial(machines.submit, create))
             self._machines.record(instance, InstanceCondition(True, 0), self._step)
             return
         instance = random.choice(usable)
         count = instance.now.count
         if random.random() < 0.04:
-            stores.machine(partial(machines.delete_instance, instance.identity))
+            stores.machine(partial(machines.submit, DeleteInstance(instance.identity)))
             self._machines.record(instance, InstanceCondition(False, count), self._step)
         elif random.random() < 0.05:
             machines.compact()
         else:
-            payload = {"n": count + 1}
-            stores.machine(partial(machines.apply_event, instance.identity, "GO", payload))
+            event = ApplyEvent(instance.identity, "GO", {"n": count + 1})
+            stores.machine(partial(machines.submit, event))
             self._machines.record(instance, InstanceCondition(True, count + 1), self._step)
 
     def _produce(self, stores: Stores) -> None:
