@@ -9,8 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from headwater.api import call_list as calls
-from headwater.api.call_list import ApiCall, Records, WatchingCall
-from headwater.api.watch_starts import watch_starts
+from headwater.api.call_list import ApiCall, Records, WatchingCall, watch_starts
 from headwater.core.errors import InvalidRequestError
 from headwater.engine.engine import Engine
 from headwater.engine.metrics import metrics_operation, readiness_of

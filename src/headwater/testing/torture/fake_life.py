@@ -17,7 +17,6 @@ from typing import Any, Final
 
 from headwater.api.machine_requests import ApplyEvent, CreateInstance, DeleteInstance, PutMachine
 from headwater.core.errors import HeadwaterError
-from headwater.engine.database import Database
 from headwater.model.machines.errors import MachineError
 from headwater.testing.clock import ManualClock
 from headwater.testing.crash_plan import CrashKind, CrashPlan
@@ -29,14 +28,12 @@ from headwater.testing.torture.machine_ledger import (
     InstanceCondition,
     MachineLedger,
 )
-from headwater.testing.torture.outcome import BrokenPromise, End, RunOutcome, Tally
+from headwater.testing.torture.outcome import BrokenPromise, End, RunOutcome, Tally, violations_of
 from headwater.testing.torture.plan import random_of
+from headwater.testing.torture.reading import database_pages, read_database
 from headwater.testing.torture.topic_ledger import (
     LedgerWrite,
-    SeenGap,
-    Stored,
     TopicLedger,
-    TopicReading,
     record_data,
 )
 
@@ -268,7 +265,7 @@ class FakeLife:
     def _check(self, stores: Stores) -> list[BrokenPromise]:
         wrong: list[BrokenPromise] = []
         for name, ledger in self._topics.items():
-            reading = read_topic(stores.database, name, self._step)
+            reading = read_database(stores.database, name, self._step)
             self._tally.add("records compared", len(reading.records))
             wrong += violations_of(name, ledger.check(reading, self._end))
         known: dict[str, dict[str, Any]] = {}
@@ -283,7 +280,8 @@ class FakeLife:
         wrong += violations_of("k", self._kafka.check(partitions, {}, self._step))
         self._write_transitions(stores)
         if stores.database.engine.find(TRANSITIONS) is not None:
-            transitions = read_raw(stores.database, TRANSITIONS)
+            pages = database_pages(stores.database, TRANSITIONS)
+            transitions = [record.data for page in pages for record in page.records]
             wrong += violations_of(TRANSITIONS, self._machines.check_transitions(transitions))
         return wrong
 
@@ -300,36 +298,3 @@ class FakeLife:
 
 class JobCameBackError(HeadwaterError):
     """A job whose ack was answered was delivered."""
-
-
-def violations_of(who: str, wrong: list[str]) -> list[BrokenPromise]:
-    split = [each.partition(": ") for each in wrong]
-    return [BrokenPromise(who, promise, what) for promise, _, what in split]
-
-
-def read_topic(database: Database, name: str, at: float) -> TopicReading:
-    reading = TopicReading(at=at)
-    cursor = 0
-    while True:
-        diff = database.diff(name, cursor, limit=1_000)
-        reading.records += [
-            Stored(each.seq, each.data, each.tag, each.node) for each in diff.records
-        ]
-        if diff.tombstone is not None:
-            tombstone = diff.tombstone
-            reading.gaps.append(SeenGap(tombstone.gap_from, tombstone.gap_to, tombstone.reason))
-        reading.head_seq, reading.earliest_seq = diff.head_seq, diff.earliest_seq
-        cursor = diff.next_from_seq
-        if diff.caught_up:
-            return reading
-
-
-def read_raw(database: Database, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    cursor = 0
-    while True:
-        diff = database.diff(name, cursor, limit=1_000)
-        found += [each.data for each in diff.records]
-        cursor = diff.next_from_seq
-        if diff.caught_up:
-            return found
