@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Sequence
 
 import pytest
 
@@ -21,12 +22,13 @@ from headwater.server.gateway.supervisor import (
 from headwater.server.gateway_slots import GatewaySlots
 
 GATEWAYS = 2
+Script = Sequence[ProcessEvent | int | None]
 
 
 class Machine(SystemClock):
     """Processes that end when a test says so, and time that goes by when the supervisor waits."""
 
-    def __init__(self, script: list[ProcessEvent | int | None]) -> None:
+    def __init__(self, script: Script) -> None:
         """Of the script, a number is a wait that is over after so many microseconds, None one that
         lasts as long as the supervisor has nothing to do."""
         self.now_us = 0
@@ -49,7 +51,7 @@ class Machine(SystemClock):
     def kill(self, pid: int, number: int) -> None:
         self.killed.append((pid, number))
 
-    def wait(self, timeout_us: int | None) -> list[ProcessEvent]:
+    def next_events(self, timeout_us: int | None) -> list[ProcessEvent]:
         event = next(self._script)
         if event is None:
             assert timeout_us is not None, "it waits for ever"
@@ -63,7 +65,7 @@ class Machine(SystemClock):
 
 
 def supervise(
-    script: list[ProcessEvent | int | None],
+    script: Script,
 ) -> tuple[Machine, Supervisor, GatewaySlots, list[int]]:
     machine = Machine(script)
     slots = GatewaySlots.shared_with_children(GATEWAYS)
@@ -75,7 +77,7 @@ def supervise(
     return machine, supervisor, slots, stopped
 
 
-ALL_END = [ChildEnded(pid, 0) for pid in (101, 102, 103)]
+ALL_END: list[ProcessEvent] = [ChildEnded(pid, 0) for pid in (101, 102, 103)]
 
 
 def test_it_starts_one_sequencer_and_all_gateways_and_ends_with_them() -> None:
@@ -96,8 +98,16 @@ def test_a_forked_child_is_told_its_role(slot: int) -> None:
 
 
 def test_a_child_that_dies_is_started_again_at_once_and_later_when_it_dies_again() -> None:
-    died = [ChildEnded(pid, -signal.SIGKILL) for pid in (103, 104, 105)]
-    script = [1_000, died[0], died[1], None, died[2], None, StopWanted()]
+    died: list[ProcessEvent] = [ChildEnded(pid, -signal.SIGKILL) for pid in (103, 104, 105)]
+    script: list[ProcessEvent | int | None] = [
+        1_000,
+        died[0],
+        died[1],
+        None,
+        died[2],
+        None,
+        StopWanted(),
+    ]
     machine, _, slots, _ = supervise([*script, ChildEnded(106, 0), *ALL_END[:2]])
     begun = [at for at, pid in machine.forks if pid > 103]
     assert begun == [1_000, 1_000 + BACKOFF_US, 1_000 + 3 * BACKOFF_US]
@@ -115,13 +125,13 @@ def test_the_wait_before_a_start_has_an_end() -> None:
 
 
 def test_a_child_that_was_calm_is_started_again_at_once() -> None:
-    script = [ChildEnded(102, -9), ChildEnded(104, -9), None, CALM_US, ChildEnded(105, -9)]
+    script: Script = [ChildEnded(102, -9), ChildEnded(104, -9), None, CALM_US, ChildEnded(105, -9)]
     machine, _, _, _ = supervise([*script, StopWanted(), ChildEnded(106, 0), *ALL_END])
     assert machine.forks[-1] == (BACKOFF_US + CALM_US, 106)
 
 
 def test_a_sequencer_that_died_is_started_again_and_gateways_live_on() -> None:
-    script = [ChildEnded(101, -signal.SIGKILL), StopWanted(), ChildEnded(104, 0)]
+    script: Script = [ChildEnded(101, -signal.SIGKILL), StopWanted(), ChildEnded(104, 0)]
     machine, supervisor, _, _ = supervise([*script, *ALL_END[1:]])
     assert [pid for _, pid in machine.forks] == [101, 102, 103, 104]
     assert machine.killed == [(pid, signal.SIGTERM) for pid in (104, 102, 103)]
@@ -136,13 +146,13 @@ def test_a_sequencer_that_ends_by_itself_ends_everything_with_its_code(code: int
 
 
 def test_a_sequencer_that_a_stop_kills_while_it_recovers_ends_as_a_process_does() -> None:
-    script = [StopWanted(), ChildEnded(101, -signal.SIGTERM), *ALL_END[1:]]
+    script: Script = [StopWanted(), ChildEnded(101, -signal.SIGTERM), *ALL_END[1:]]
     _, supervisor, _, _ = supervise(script)
     assert supervisor.exit_code == 128 + signal.SIGTERM
 
 
 def test_gateways_that_do_not_end_behind_the_sequencer_are_killed() -> None:
-    script = [StopWanted(), StopWanted(), ALL_END[0], ALL_END[1], None, ChildEnded(103, -9)]
+    script: Script = [StopWanted(), StopWanted(), ALL_END[0], ALL_END[1], None, ChildEnded(103, -9)]
     machine, supervisor, _, _ = supervise(script)
     assert machine.killed[3:] == [(103, signal.SIGKILL)]
     assert machine.now_us == GRACE_US

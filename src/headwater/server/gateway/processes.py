@@ -31,7 +31,7 @@ class Processes(Protocol):
 
     def kill(self, pid: int, number: int) -> None: ...
 
-    def wait(self, timeout_us: int | None) -> list[ProcessEvent]:
+    def next_events(self, timeout_us: int | None) -> list[ProcessEvent]:
         """What has happened, when something has or when time is over."""
 
 
@@ -52,7 +52,7 @@ class ForkedProcesses:
     def kill(self, pid: int, number: int) -> None:
         os.kill(pid, number)
 
-    def wait(self, timeout_us: int | None) -> list[ProcessEvent]:
+    def next_events(self, timeout_us: int | None) -> list[ProcessEvent]:
         if timeout_us is None:
             caught = signal.sigwait(_WANTED)
         else:

@@ -79,7 +79,7 @@ class Supervisor:
                 return role
             if self._is_stopping and not self._running:
                 return None
-            for event in self._processes.wait(self._wait_us()):
+            for event in self._processes.next_events(self._wait_us()):
                 if isinstance(event, ChildEnded):
                     self._child_ended(event)
                 else:
