@@ -57,8 +57,8 @@ class App:
         self.access = access = Access(settings)
         room = Room(min(settings.limits.connections, connections_max))
         access.quotas.connections.total = room.connections_max
-        self.write_batcher = WriteBatcher(backend, settings.limits, loop)
-        intake = Intake(loop, self.write_batcher.flush)
+        self.write_batcher = WriteBatcher(backend, settings.limits)
+        intake = Intake(loop, self._end_turn)
         shares = access.quotas.connections
         self.ports = Ports(room, shares, intake, clock, settings.deadlines)
         self.http = HttpEndpoint(self.ports, settings.limits, log)
@@ -113,9 +113,15 @@ class App:
         self.write_batcher.engine = engine
         self._pressure.begin(engine.pressure_control)
         engine.core.on_update = self.delivery.on_news
+        engine.core.before_append = self.write_batcher.flush
         engine.core.on_published = self.write_batcher.replies.send
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
+
+    def _end_turn(self) -> None:
+        """All that was sent was read."""
+        if self.backend.database is not None:
+            self.backend.engine.core.owner.end_turn()
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()

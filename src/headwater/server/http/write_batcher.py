@@ -12,7 +12,6 @@ Keeps I2, I15.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import Sequence
 from functools import partial
@@ -96,12 +95,9 @@ class _Batch:
 class WriteBatcher:
     """Filled by the connections, emptied when the loop has read from all that had something."""
 
-    def __init__(
-        self, backend: Backend, limits: LimitSettings, loop: asyncio.AbstractEventLoop
-    ) -> None:
+    def __init__(self, backend: Backend, limits: LimitSettings) -> None:
         self._backend = backend
         self._record_bytes_max = limits.record_bytes
-        self._loop = loop
         self.replies = WriteReplies()
         self.engine: Engine | None = None
         """None until there is one to write to."""
@@ -122,7 +118,7 @@ class WriteBatcher:
             if topic is None or not _takes_batches(topic):
                 return False
             if not self._batches:
-                self._loop.call_soon(self.flush)
+                self.engine.core.owner.at_end_of_turn(self.flush)
             batch = self._batches[name] = _Batch(topic)
         batch.came.append(exchange)
         self._came += 1
@@ -133,6 +129,7 @@ class WriteBatcher:
         write_records(self._backend, exchange)
 
     def flush(self) -> None:
+        """Have the writes that came take their seqs; they are submitted at the end of the turn."""
         if not self._batches:
             return
         batches, self._batches = list(self._batches.values()), {}
@@ -226,7 +223,6 @@ class WriteBatcher:
                 self._answer(batch.counts, batch.members, write)
             else:
                 write.on_done = partial(self._answer, batch.counts, batch.members)
-        self.replies.send()
 
     def _send_one_by_one(self, batch: _Batch) -> None:
         """Nothing of them was taken together. Alone, each gets the answer that is its own."""
