@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from headwater.config.kafka import KafkaSettings
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
-from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.group_state import Committed
 from headwater.engine.kafka.producers import BATCHES_MAX
 from headwater.format.kafka.events import GroupMember, GroupMembership
 from headwater.format.kafka.records import BatchProducer

@@ -18,7 +18,7 @@ import pytest
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError
 from headwater.core.units import US_PER_S
-from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.group_state import Committed
 from headwater.format.kafka.events import GroupMembership
 from headwater.format.kafka.records import BatchProducer
 from headwater.testing import POWER_LOSS, RANDOM, CrashPlan, FakeDisk

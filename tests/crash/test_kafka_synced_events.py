@@ -16,7 +16,7 @@ import pytest
 
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError
-from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.group_state import Committed
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.entry import (
     ENTRY_BYTES,

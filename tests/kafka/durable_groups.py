@@ -13,7 +13,7 @@ import pytest
 from headwater.config.kafka import KafkaSettings
 from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.engine.kafka.coordinator import Coordinator
-from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.group_state import Committed
 from headwater.model.kafka_group import Joined, JoinRequest, Outcome, Phase, SyncedMember
 from headwater.server.kafka.failures import code_of, code_of_refusal
 from headwater.testing import FakeDisk, ManualClock

@@ -11,7 +11,7 @@ import pytest
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.errors import GroupSubscribedError
-from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.group_state import Committed
 from headwater.engine.owner import Pending
 from headwater.model.kafka_group import Joined, JoinRequest, Outcome, Phase, Refusal, Refused
 from headwater.server.kafka.failures import code_of

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.format.segment import INDEX_DTYPE, IndexFlag, seal_checks
+from headwater.format.segment import INDEX_ENTRY, IndexFlag, seal_checks
 from headwater.model import index as index_module
 from headwater.model import tags as tags_module
 from headwater.model.index import SeqIndex
@@ -63,7 +63,7 @@ def apply(index: SeqIndex, twin: Twin, kind: str, first: int, second: int) -> No
         for _ in range(first):
             twin.add(OVERHEAD, second, 0xA0)
     elif kind == "load":
-        entries = numpy.zeros(first, INDEX_DTYPE)
+        entries = numpy.zeros(first, INDEX_ENTRY.dtype)
         for at in range(first):
             row = (at * 50, OVERHEAD + at, second, 0x80 if at % 3 == 0 else 1)
             entries[at] = row

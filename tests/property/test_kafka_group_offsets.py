@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.engine.kafka.group_offsets import Committed, GroupOffsets, OffsetKey
+from headwater.engine.kafka.group_state import Committed, GroupOffsets, OffsetKey
 from headwater.format.kafka.events import OffsetRow
 
 ORGS = (1, 2)

@@ -11,7 +11,7 @@ from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import FrameType, encode_frame
 from headwater.format.segment import (
-    INDEX_DTYPE,
+    INDEX_ENTRY,
     IndexFlag,
     WalSlice,
     bad_entries,
@@ -251,7 +251,7 @@ def test_a_run_whose_last_frame_is_cut_is_refused_at_every_length() -> None:
 def test_an_entry_of_zeros_is_bad_even_where_zero_is_the_right_check() -> None:
     weight, start, prime = 0x510E53, 0x1F83D9, 16_777_213
     seq = -start * pow(weight, -1, prime) % prime
-    assert bad_entries(numpy.zeros(1, INDEX_DTYPE), seq).tolist() == [0]
-    sealed = numpy.zeros(1, INDEX_DTYPE)
+    assert bad_entries(numpy.zeros(1, INDEX_ENTRY.dtype), seq).tolist() == [0]
+    sealed = numpy.zeros(1, INDEX_ENTRY.dtype)
     seal_checks(sealed, seq)
     assert not sealed["flags_check"].any()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwater.engine.queues import job_records
+from headwater.engine.queues import claims
 from headwater.server.access.keys import ANYONE
 from headwater.server.http import queue_handlers
 from tests.server.raw_http import RawHttp
@@ -131,15 +131,15 @@ def test_many_small_chunks_are_left_to_a_plan(
     server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
-    for n in range(job_records.AT_HAND_CHUNKS_MAX + 1):
+    for n in range(claims.AT_HAND_CHUNKS_MAX + 1):
         http.write(topic, n)
 
     def at_hand(count: int) -> list[int] | None:
         queue = server.app.backend.engine.topic(topic)
-        found = job_records.runs_at_hand(queue, range(1, count + 1))
+        found = claims.runs_at_hand(queue, range(1, count + 1))
         return None if found is None else [len(run.offsets) for run in found]
 
-    most = job_records.AT_HAND_CHUNKS_MAX
+    most = claims.AT_HAND_CHUNKS_MAX
     assert server.inside(lambda: at_hand(most)) == [1] * most
     assert server.inside(lambda: at_hand(most + 1)) is None
     assert server.inside(lambda: at_hand(most + 2)) is None

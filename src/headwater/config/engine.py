@@ -38,6 +38,8 @@ class EngineSettings:
     total_bytes_max: int = 0
     """Live bytes of all topics; at this much, writes are refused. 0 means any."""
     verify_reads: bool = True
+    wait_us_min: int = 1_000
+    """What writes waited for at least so long is kept for `headwater trace`; 0 keeps nothing."""
     reader_threads: int = 4
     refresh_interval_ms: int = 50
     """A read-only database that waits for records checks the files this often."""

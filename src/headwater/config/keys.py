@@ -276,6 +276,7 @@ KEYS: Final[tuple[Key, ...]] = (
         "frames a start replays before it takes a snapshot at once",
     ),
     Key("snapshot_interval_ms", "engine", COUNT, "time between snapshots"),
+    Key("wait_us_min", "engine", AMOUNT, "waits from here on are kept for a trace; 0 = none"),
     Key("reader_threads", "engine", whole(1, 256), "threads that read files"),
     Key("limit_topics", "limits.topics,engine.topics_max", COUNT, "topics"),
     Key("limit_routers", "engine.routers_max", COUNT, "routers"),

@@ -45,6 +45,11 @@ class Clock(Protocol):
         """Sleep until the doorbell rings or the monotonic clock reaches `until_us`."""
 
 
+def thread_us() -> int:
+    """Microseconds of processor time that the calling thread has used."""
+    return time.thread_time_ns() // 1_000
+
+
 class SystemClock:
     """The machine's own clocks."""
 

@@ -12,8 +12,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.native import compiled
 
 _native = compiled("residence")

@@ -16,8 +16,7 @@ from headwater.api.call_list import ApiCall, WatchingCall
 from headwater.engine.call_operations import operation_of, watch_of
 from headwater.engine.drivers import AsyncDriver
 from headwater.engine.engine import Engine
-from headwater.engine.machines.dispatch import call_operation
-from headwater.engine.machines.transition_watch import transition_watch
+from headwater.engine.machines.dispatch import call_operation, transition_watch
 from headwater.engine.operation import Operation
 
 T = TypeVar("T")

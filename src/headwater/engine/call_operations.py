@@ -13,8 +13,9 @@ from headwater.api.call_list import ApiCall, Records, WatchingCall
 from headwater.api.watch_starts import watch_starts
 from headwater.core.errors import InvalidRequestError
 from headwater.engine.engine import Engine
-from headwater.engine.metrics import metrics_operation
+from headwater.engine.metrics import metrics_operation, readiness_of
 from headwater.engine.operation import AsOwner, Operation, WatchOperation
+from headwater.engine.queues.dead_letters import requeue_operation
 from headwater.engine.queues.operations import (
     ack_operation,
     claim_operation,
@@ -22,8 +23,6 @@ from headwater.engine.queues.operations import (
     nack_operation,
     queue_stats_operation,
 )
-from headwater.engine.queues.requeue import requeue_operation
-from headwater.engine.readiness import readiness_of
 from headwater.engine.routers.operations import (
     delete_router_operation,
     put_router_operation,

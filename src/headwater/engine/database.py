@@ -17,8 +17,7 @@ from headwater.api.machines import Machines
 from headwater.engine.call_operations import operation_of, watch_of
 from headwater.engine.drivers import BlockingDriver
 from headwater.engine.engine import Engine
-from headwater.engine.machines.dispatch import call_operation
-from headwater.engine.machines.transition_watch import transition_watch
+from headwater.engine.machines.dispatch import call_operation, transition_watch
 from headwater.engine.operation import Operation
 
 T = TypeVar("T")

@@ -24,9 +24,8 @@ from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.operation import Operation
 from headwater.engine.owner import Change, LoopOwner, Owner
 from headwater.engine.pressure import PressureControl
-from headwater.engine.routers.copy_rounds import CopyRounds
+from headwater.engine.routers.copy_rounds import CopyRounds, ForwarderThread
 from headwater.engine.routers.definitions import Routers
-from headwater.engine.routers.forwarder_thread import ForwarderThread
 from headwater.engine.start.losses import RecoveryNotes
 from headwater.engine.start.topic_recovery import TopicRecovery
 from headwater.engine.state.engine_core import EngineCore, ShardProgress
@@ -40,6 +39,7 @@ from headwater.engine.topics.reader import Reader
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.model.match import TagMatcher
 from headwater.model.retention_clock import RetentionClock
+from headwater.observe.waits import WaitCause, Waits
 from headwater.recovery.topics.open_wal import OpenWal, open_wal
 from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.snapshots import retired_logs
@@ -71,15 +71,23 @@ class Engine:
         make_wal: type[ShardedWal] = ShardedWal,
         make_maintenance: type[MaintenanceThread] = MaintenanceThread,
         make_forwarder: type[ForwarderThread] = ForwarderThread,
+        waits: Waits | None = None,
     ) -> None:
         """Open and recover. Takes as long as that takes; nothing is served before it is done."""
+        waits = waits or Waits(clock, settings.wait_us_min)
         opened = open_wal(
-            disk, directory, settings.wal, clock, self._tickets_resolved, make_wal=make_wal
+            disk,
+            directory,
+            settings.wal,
+            clock,
+            self._tickets_resolved,
+            make_wal=make_wal,
+            waits=waits,
         )
         self._lock: DirectoryLock = opened.lock
         try:
-            self._build(opened, disk, directory, settings, clock, owner, make_maintenance)
-            self.forwarder = make_forwarder(clock, self.copy_rounds)
+            self._build(opened, disk, directory, settings, clock, owner, waits, make_maintenance)
+            self.forwarder = make_forwarder(clock, self.copy_rounds, waits)
             self._recover(opened, progress)
         except BaseException:
             self._lock.release()
@@ -93,6 +101,7 @@ class Engine:
         settings: EngineSettings,
         clock: Clock,
         owner: Owner,
+        waits: Waits,
         make_maintenance: type[MaintenanceThread],
     ) -> None:
         self.core = EngineCore(
@@ -101,6 +110,7 @@ class Engine:
             settings,
             clock,
             owner,
+            waits,
             RetentionClock(clock.wall_ms(), clock.monotonic_us()),
             SeqCeilings(settings.wal.head_ahead),
             TailCache(settings.cache_bytes),
@@ -217,7 +227,14 @@ class Engine:
 
     def _tickets_resolved(self, tickets: Sequence[Ticket]) -> None:
         """On a log's thread: one hand-over per batch of answers."""
-        self.core.owner.post(lambda: self._take_effect(tickets))
+        core, given_us = self.core, self.core.clock.monotonic_us()
+
+        def take_effect() -> None:
+            came_us = core.clock.monotonic_us()
+            core.waits.note(WaitCause.ANSWERS, given_us, came_us, f"{len(tickets)} tickets")
+            self._take_effect(tickets)
+
+        core.owner.post(take_effect)
 
     def _take_effect(self, tickets: Sequence[Ticket]) -> None:
         self._publisher.take_effect(tickets)

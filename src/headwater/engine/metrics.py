@@ -1,4 +1,5 @@
-"""The metrics of an open database, read as the owner. A server adds those of its connections.
+"""How an open database is, read as the owner: its metrics, to which a server adds those of its
+connections, and in what state its logs are. A database is as healthy as the worst of them.
 
 Names, labels and meanings are in `observe.metrics`.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +28,7 @@ from headwater.model.pressure import Rung
 from headwater.observe.metrics import Sample, metrics_as_json
 from headwater.wal.committer import LogState
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
+from headwater.wal.shard import Shard
 
 TOPICS_MAX: Final = 1_000
 """Per-topic gauges are given for so many topics."""
@@ -45,6 +47,14 @@ COUNTERS: Final = (
     "checkpoints",
     "snapshots",
 )
+STATE_NAMES: Final = {
+    LogState.WRITABLE: "ok",
+    LogState.FULL: "full",
+    LogState.POISONED: "poisoned",
+}
+DEGRADED: Final = "degraded"
+"""All logs that are open are healthy, and a part of the directory could not be opened."""
+_WORST_FIRST: Final = (LogState.POISONED, LogState.FULL)
 
 
 def metrics_operation(engine: Engine) -> Operation[dict[str, Any]]:
@@ -237,3 +247,29 @@ def machine_samples(store: MachineStore | None) -> list[Sample]:
         return [Sample(name, 0) for name in _MACHINE_METRICS]
     seen = _MachineNumbers(store, counts(store), store.wal_stats())
     return [Sample(name, value(seen)) for name, value in _MACHINE_METRICS.items()]
+
+
+def engine_shards(engine: Engine) -> Iterator[tuple[str, int, Shard]]:
+    """Whose log it is, the number of the shard, the shard. Only logs that are open."""
+    assert engine.core.wal is not None
+    for number, shard in enumerate(engine.core.wal.shards):
+        yield "topics", number, shard
+    if engine.machines.store is not None:
+        yield "machines", 0, engine.machines.store.shard
+
+
+def state_name(engine: Engine, shards: Iterable[Shard]) -> str:
+    states = {shard.state for shard in shards}
+    worst = next((state for state in _WORST_FIRST if state in states), LogState.WRITABLE)
+    if worst is LogState.WRITABLE and engine.core.parts.away:
+        return DEGRADED
+    return STATE_NAMES[worst]
+
+
+def readiness_of(engine: Engine) -> str:
+    """As the owner. The error of a log that takes no more writes is raised."""
+    shards = [shard for _, _, shard in engine_shards(engine)]
+    poison = next((shard.poison for shard in shards if shard.poison is not None), None)
+    if poison is not None:
+        raise poison
+    return state_name(engine, shards)

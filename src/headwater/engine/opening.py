@@ -18,6 +18,7 @@ from headwater.engine.drivers import AsyncDriver, BlockingDriver
 from headwater.engine.engine import Engine
 from headwater.engine.owner import BatonOwner, LoopOwner
 from headwater.engine.read_only import ReadOnlyDatabase, open_read_only
+from headwater.observe.waits import Waits
 
 Progress = Callable[[float], None]
 
@@ -85,14 +86,18 @@ async def open_database_async(
     chosen = settings or EngineSettings()
     readers = ThreadPoolExecutor(chosen.reader_threads, thread_name_prefix="headwater-reader")
 
+    time = clock or SystemClock()
+    waits = Waits(time, chosen.wait_us_min)
+
     def start() -> Engine:
         return Engine(
             disk or PosixDisk(),
             PurePath(fspath(directory)),
             chosen,
-            clock or SystemClock(),
-            LoopOwner(loop),
+            time,
+            LoopOwner(loop, waits),
             progress or _silent,
+            waits=waits,
         )
 
     try:

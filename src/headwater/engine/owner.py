@@ -25,6 +25,7 @@ from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
 from headwater.core.errors import HeadwaterError
+from headwater.observe.waits import Waits, name_of
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -69,13 +70,14 @@ class BatonOwner:
 class LoopOwner:
     """For programs with an event loop: everything happens on its thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, waits: Waits) -> None:
         self._loop = loop
+        self._waits = waits
         self._ending: dict[Callable[[], None], None] = {}
         """What to run at the end of this turn, in the order in which it was asked for."""
 
     def post(self, work: Callable[[], None]) -> None:
-        self._loop.call_soon_threadsafe(work)
+        self._loop.call_soon_threadsafe(self._waits.timed(name_of(work), work))
 
     def at_end_of_turn(self, work: Callable[[], None]) -> None:
         if not self._ending:
@@ -98,6 +100,7 @@ class LoopOwner:
 
     def call(self, work: Callable[[], T]) -> T:
         future: Future[T] = Future()
+        work = self._waits.timed(name_of(work), work)
 
         def run() -> None:
             try:
@@ -110,6 +113,7 @@ class LoopOwner:
 
     def watch(self, descriptor: int, work: Callable[[], None], begun: Callable[[], None]) -> None:
         """Run this whenever the descriptor is readable; `begun` runs once that is so."""
+        work = self._waits.timed("answers of the log", work)
 
         def begin() -> None:
             self._loop.add_reader(descriptor, work)

@@ -18,10 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-import numpy
-from numpy.typing import NDArray
-
 from headwater.config.topic import TopicSettings
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.durability import Durability
 from headwater.core.results import TopicState
 from headwater.engine.owner import Pending

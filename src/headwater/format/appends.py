@@ -14,8 +14,7 @@ from itertools import accumulate, repeat
 from operator import add
 from typing import Final, NamedTuple
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.format.checksum import checksum64
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, FrameType
 from headwater.format.segment.frame import SEGMENT_FRAME_BYTES_MIN

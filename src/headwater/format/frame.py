@@ -9,10 +9,10 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
+from functools import cache
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.layout import Field, Layout
@@ -91,7 +91,6 @@ class FrameFlag(IntFlag):
 
 _KNOWN_FLAGS: Final = sum(FrameFlag)
 _KNOWN_TYPES: Final = {int(kind): kind for kind in FrameType}
-_IS_KNOWN_TYPE: Final = numpy.isin(numpy.arange(256), list(_KNOWN_TYPES))
 _ALIKE_MIN: Final = 64
 _PATIENCE_MAX: Final = 1_024
 """Frames that are read one by one before the next check of whether they are alike."""
@@ -109,6 +108,12 @@ FRAME_LEN_MIN: Final = _AFTER_LENGTH.size + CHECKSUM_BYTES
 """42: what `frame_len` says of a frame with empty node, tag and data."""
 FRAME_BYTES_MIN: Final = _LENGTH.size + FRAME_LEN_MIN
 """46: the smallest whole frame."""
+
+
+@cache
+def known_types() -> NDArray[numpy.bool_]:
+    """Of each byte whether it is the type of a frame."""
+    return numpy.isin(numpy.arange(256), list(_KNOWN_TYPES))
 
 
 class UnknownFrameError(FormatError):
@@ -272,5 +277,5 @@ def _run_alike(buffer: memoryview, at: int, end: int, size: int, most: int) -> i
     heads = numpy.ndarray((count,), FRAME.dtype, buffer, at, (size,))
     parts = heads["data_len"] + heads["node_len"].astype(numpy.int64) + heads["tag_len"]
     sound = (heads["frame_len"] == size - _LENGTH_BYTES) & (parts == size - FRAME_BYTES_MIN)
-    sound &= _IS_KNOWN_TYPE[heads["type"]] & (heads["flags"] | _KNOWN_FLAGS == _KNOWN_FLAGS)
+    sound &= known_types()[heads["type"]] & (heads["flags"] | _KNOWN_FLAGS == _KNOWN_FLAGS)
     return count if sound.all() else int(sound.argmin())

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 
 # code -> (struct letter, numpy kind, bytes)

@@ -10,11 +10,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError, InvariantError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import (
@@ -23,17 +21,15 @@ from headwater.format.frame import (
     FRAME_BYTES_MIN,
     FRAME_LEN_MIN,
     FrameFlag,
-    FrameType,
     decode_frame,
+    known_types,
 )
 
-Column = NDArray[Any]
+Column: TypeAlias = "NDArray[Any]"
 
 _LENGTH_BYTES: Final = FRAME.offset_of("type")
 _LENGTH_AT: Final = struct.Struct("<I").unpack_from
-_KNOWN_TYPES: Final = numpy.isin(numpy.arange(256), [int(kind) for kind in FrameType])
-_UNKNOWN_FLAGS: Final = numpy.uint8(0xFF & ~sum(FrameFlag))
-_CHECKSUM_AS_NUMPY: Final = numpy.dtype("<u8")
+_UNKNOWN_FLAGS: Final = int(0xFF & ~sum(FrameFlag))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +136,7 @@ def _sound(table: FrameTable) -> bool:
     parts = table.node_len + table.tag_len + table.data_len + FRAME_BYTES_MIN
     return bool(
         (parts == table.size).all()
-        and _KNOWN_TYPES[table.type].all()
+        and known_types()[table.type].all()
         and not (table.flags & _UNKNOWN_FLAGS).any()
     )
 
@@ -150,7 +146,7 @@ def _checksums_match(buffer: memoryview, table: FrameTable) -> bool:
         return True
     ends = table.offset + table.size - CHECKSUM_BYTES
     everywhere: Column = numpy.ndarray(
-        (len(buffer) - CHECKSUM_BYTES + 1,), dtype=_CHECKSUM_AS_NUMPY, buffer=buffer, strides=(1,)
+        (len(buffer) - CHECKSUM_BYTES + 1,), dtype="<u8", buffer=buffer, strides=(1,)
     )
     starts = (table.offset + _LENGTH_BYTES).tolist()
     ends_found = [

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import numpy
-
-from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE, INDEX_ENTRY
+from headwater.core.arrays import numpy
+from headwater.format.segment import ENTRY_BYTES, INDEX_ENTRY
 from headwater.model.slots import DEAD
 from headwater.native import compiled
 
@@ -26,7 +25,7 @@ def _check(buffer: bytearray, first: int, end: int) -> None:
 
 
 def _view(buffer: bytearray, first: int, end: int) -> Any:
-    return numpy.frombuffer(buffer, INDEX_DTYPE)[first:end]
+    return numpy.frombuffer(buffer, INDEX_ENTRY.dtype)[first:end]
 
 
 def first_alive(buffer: bytearray, first: int, end: int) -> int:

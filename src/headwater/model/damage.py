@@ -10,8 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.model.index import SeqIndex
 
 

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.model.index import BLOCK_SLOTS, SeqIndex
 from headwater.model.slots import DEAD, OVERHEAD
 

@@ -15,17 +15,16 @@ from __future__ import annotations
 import struct
 import sys
 from collections.abc import Sequence
-from typing import Any, Final
+from functools import cache
+from typing import Any, Final, TypeAlias
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import InvariantError
-from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE, INDEX_ENTRY, Entries, pack_entries
+from headwater.format.segment import ENTRY_BYTES, INDEX_ENTRY, Entries, pack_entries
 from headwater.model.alive import all_alive, first_alive, kill_run
 from headwater.model.slots import DEAD, IN_WAL, LOST, OVERHEAD, Live, as_run, sum_live
 
-Seqs = NDArray[numpy.int64]
+Seqs: TypeAlias = "NDArray[numpy.int64]"
 
 BLOCK_BITS: Final = 12
 BLOCK_SLOTS: Final = 1 << BLOCK_BITS
@@ -37,11 +36,17 @@ _LEN_AT: Final = INDEX_ENTRY.offset_of("len")
 _TS_AT: Final = INDEX_ENTRY.offset_of("ts")
 _LEN: Final = struct.Struct("<I")
 _TS: Final = struct.Struct("<Q")
-_FLAGS_MASK: Final = numpy.uint32(0xFF)
+_FLAGS_MASK: Final = 0xFF
 _SCALAR_SLOTS: Final = 8
 """Slots checked one by one before numpy is used; it is slow to start."""
 _SLACK_BYTES_MIN: Final = 4096
 """Free room that is not worth a copy."""
+
+
+@cache
+def no_seqs() -> Seqs:
+    """None at all."""
+    return numpy.empty(0, numpy.int64)
 
 
 class SeqIndex:
@@ -109,7 +114,7 @@ class SeqIndex:
 
     def append_dead(self, count: int, ts: int, *, lost: bool = False) -> None:
         """Slots for seqs that have no record: deleted, or given out and lost."""
-        entries = numpy.zeros(count, INDEX_DTYPE)
+        entries = numpy.zeros(count, INDEX_ENTRY.dtype)
         entries["len"] = OVERHEAD
         entries["ts"] = ts
         entries["flags_check"] = DEAD | LOST if lost else DEAD
@@ -164,14 +169,16 @@ class SeqIndex:
         """A view of the entries of [first_seq, end_seq). Let it go before the index changes."""
         view = self._view
         if view is None:
-            self._view = view = numpy.frombuffer(self._buffer, INDEX_DTYPE)
+            self._view = view = numpy.frombuffer(self._buffer, INDEX_ENTRY.dtype)
         return view[first_seq - self.base_seq : end_seq - self.base_seq]
 
     def entries(self, first_seq: int, last_seq: int) -> Entries:
         """A copy of the entries of these seqs, both ends included."""
         low, high = first_seq - self.base_seq, last_seq + 1 - self.base_seq
         # As plain bytes: numpy copies a record field by field, which takes ten times as long.
-        return numpy.frombuffer(self._buffer[low * ENTRY_BYTES : high * ENTRY_BYTES], INDEX_DTYPE)
+        return numpy.frombuffer(
+            self._buffer[low * ENTRY_BYTES : high * ENTRY_BYTES], INDEX_ENTRY.dtype
+        )
 
     def take(self, seqs: Seqs) -> Entries:
         """A copy of the entries of these seqs, which must be in the index."""

@@ -7,11 +7,10 @@ case, so a reader that follows it sees every live record once and every loss as 
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final, NamedTuple
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.limits import (
     READ_BYTES_DEFAULT,
     READ_RECORDS_CLAMP,
@@ -19,15 +18,13 @@ from headwater.core.limits import (
     READ_SLOTS_MAX,
 )
 from headwater.core.results import Tombstone
-from headwater.model.index import SeqIndex, Seqs
+from headwater.model.index import SeqIndex, Seqs, no_seqs
 from headwater.model.loss import DAMAGED, RECREATED, Eviction
 from headwater.model.slots import DEAD, LOST, OVERHEAD
 from headwater.model.topic import TopicLog
 from headwater.native import compiled
 
 _native: Final = compiled("entries")
-_NOTHING: Final[Seqs] = numpy.empty(0, numpy.int64)
-_OVERHEADS: Final = numpy.arange(1, READ_RECORDS_CLAMP + 1, dtype=numpy.int64) * OVERHEAD
 
 
 class Selection(NamedTuple):
@@ -81,7 +78,7 @@ def select(
     end = log.visible_seq + 1
     if start >= end:
         cursor = max(start - 1, from_seq) if tombstone is None else start - 1
-        return Selection(_NOTHING, cursor, True, tombstone, 0, eviction)
+        return Selection(no_seqs(), cursor, True, tombstone, 0, eviction)
     index = log.index
     stop = min(start + slots_max, end)
     if index.lost_count or log.damaged:
@@ -189,12 +186,17 @@ def _alive(
 
 def _overheads(count: int) -> NDArray[numpy.int64]:
     """1, 2, 3, ... times what an entry's length has beside the payload."""
-    if count <= len(_OVERHEADS):
-        return _OVERHEADS[:count]
+    if count <= READ_RECORDS_CLAMP:
+        return _overheads_of_most()[:count]
     return numpy.arange(1, count + 1, dtype=numpy.int64) * OVERHEAD
+
+
+@cache
+def _overheads_of_most() -> NDArray[numpy.int64]:
+    return numpy.arange(1, READ_RECORDS_CLAMP + 1, dtype=numpy.int64) * OVERHEAD
 
 
 def _joined(parts: list[Seqs]) -> Seqs:
     if len(parts) == 1:
         return parts[0]
-    return numpy.concatenate(parts) if parts else _NOTHING
+    return numpy.concatenate(parts) if parts else no_seqs()

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN, IndexFlag
 from headwater.native import compiled
 

@@ -17,8 +17,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import InvariantError
 from headwater.model.index import Seqs
 from headwater.model.match import TagMatcher

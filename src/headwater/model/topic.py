@@ -18,19 +18,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy
-
 from headwater.config.topic import Discard, TopicSettings
+from headwater.core.arrays import numpy
 from headwater.core.errors import (
     HeadConflictError,
     InvalidRequestError,
     InvariantError,
     TopicFullError,
 )
-from headwater.format.segment import INDEX_DTYPE, Entries, IndexFlag
+from headwater.format.segment import INDEX_ENTRY, Entries, IndexFlag
 from headwater.model.damage import DamagedSeqs
 from headwater.model.eviction_bounds import first_kept_by_age, first_kept_by_cap
-from headwater.model.index import SeqIndex, Seqs
+from headwater.model.index import SeqIndex, Seqs, no_seqs
 from headwater.model.loss import EVERY_LOSS, Eviction, Loss, LossFloors
 from headwater.model.match import TagMatcher
 from headwater.model.tags import TagIndex
@@ -41,9 +40,7 @@ TagsInOrder = Sequence[Tag | None]
 
 _CAP: Final = int(Loss.CAP)
 _TTL: Final = int(Loss.TTL)
-_DAMAGED: Final = numpy.uint32(IndexFlag.DAMAGED)
-_NO_SEQS: Seqs = numpy.empty(0, numpy.int64)
-_NO_ENTRIES: Entries = numpy.empty(0, INDEX_DTYPE)
+_DAMAGED: Final = int(IndexFlag.DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +309,7 @@ class TopicLog:
         end = upto + 1 if before_seq is None else min(before_seq, upto + 1)
         index = self.index
         first, count, size = index.base_seq, index.live_count, index.live_bytes
-        seqs, entries = _NO_SEQS, _NO_ENTRIES
+        seqs, entries = no_seqs(), numpy.empty(0, INDEX_ENTRY.dtype)
         if matcher is None:
             self.delete_below = max(self.delete_below, end)
             if end > first:
@@ -334,14 +331,14 @@ class TopicLog:
 
     def delete_seqs(self, seqs: Sequence[int] | Seqs) -> Seqs:
         """Delete these records without their tags; gives those that were alive."""
-        newly = self.index.mark_deleted(seqs) if len(seqs) else _NO_SEQS
+        newly = self.index.mark_deleted(seqs) if len(seqs) else no_seqs()
         self._pop_dead()
         return newly
 
     def _mark(self, seqs: Seqs) -> tuple[Seqs, Entries]:
-        newly = self.index.mark_deleted(seqs) if len(seqs) else _NO_SEQS
+        newly = self.index.mark_deleted(seqs) if len(seqs) else no_seqs()
         if not len(newly):
-            return _NO_SEQS, _NO_ENTRIES
+            return no_seqs(), numpy.empty(0, INDEX_ENTRY.dtype)
         entries = self.index.take(newly)
         self._pop_dead()
         return newly, entries

@@ -67,6 +67,7 @@ cdef enum:
     COMMIT_MARK = 12
     FORMAT_VERSION = 1
     BUCKETS_MAX = 32
+    NOTED_MAX = 64  # long waits until Python comes for them, which it does with every answer
 
 
 cdef enum Stage:
@@ -96,6 +97,27 @@ cdef enum Refusal:
 
 CLOSED = REFUSAL_CLOSED
 FULL = REFUSAL_FULL
+
+
+cdef enum Waited:
+    WAITED_COMPANY
+    WAITED_THREAD
+    WAITED_QUEUE
+    WAITED_WRITE
+    WAITED_SYNC
+    WAITED_ANSWERS
+
+
+FOR_COMPANY, FOR_THREAD, FOR_QUEUE, FOR_WRITE, FOR_SYNC, FOR_ANSWERS = (
+    <int>WAITED_COMPANY, <int>WAITED_THREAD, <int>WAITED_QUEUE,
+    <int>WAITED_WRITE, <int>WAITED_SYNC, <int>WAITED_ANSWERS,
+)
+"""What a long wait was for: `headwater.observe.waits` has the causes."""
+
+
+cdef struct Noted:
+    Waited reason
+    int64_t started_us, ended_us, amount
 
 
 cdef packed struct Mark:
@@ -190,6 +212,11 @@ cdef class GroupWriter:
     cdef int bounds_n
     cdef readonly int descriptor
     cdef bint watched
+    # -- how long things took; nothing is noted when `wait_us_min` is 0
+    cdef int64_t wait_us_min
+    cdef int64_t started_us, first_us, queued_us, free_us, company_us, done_us
+    cdef Noted noted[NOTED_MAX]
+    cdef readonly int noted_count
 
     def __cinit__(self):
         cdef pthread_condattr_t monotonic
@@ -211,6 +238,7 @@ cdef class GroupWriter:
         int64_t group_frames_max,
         int64_t group_bytes_max,
         int64_t idle_after_us,
+        int64_t wait_us_min,
         bounds,
     ):
         if len(bounds) >= BUCKETS_MAX:
@@ -219,6 +247,7 @@ cdef class GroupWriter:
         self.submissions_max, self.bytes_max = submissions_max, bytes_max
         self.group_frames_max, self.group_bytes_max = group_frames_max, group_bytes_max
         self.idle_after_us = idle_after_us
+        self.wait_us_min = wait_us_min
         self.bounds_n = len(bounds)
         for at, bound in enumerate(bounds):
             self.bounds[at] = bound
@@ -274,6 +303,8 @@ cdef class GroupWriter:
         if not reserve(&self.waiting, 1):
             pthread_mutex_unlock(&self.lock)
             raise MemoryError
+        if not self.waiting.count:
+            self.first_us = now_us()
         append(&self.waiting, &item)
         Py_INCREF(ticket)
         Py_INCREF(body)
@@ -342,6 +373,8 @@ cdef class GroupWriter:
         if not self.watched or not reserve(&self.done, len(given)):
             pthread_mutex_unlock(&self.lock)
             return False
+        if not self.done.count:
+            self.done_us = now_us()
         for ticket in given:
             item.ticket = item.body = <PyObject *>ticket
             Py_INCREF(ticket)
@@ -360,8 +393,24 @@ cdef class GroupWriter:
         pthread_mutex_lock(&self.lock)
         moved = self.done
         memset(&self.done, 0, sizeof(Items))
+        if moved.count:
+            self.note(WAITED_ANSWERS, self.done_us, now_us(), moved.count)
         pthread_mutex_unlock(&self.lock)
         return given_out(&moved)
+
+    def long_waits(self):
+        """What took long since the last call: what for, when it began and ended, how much."""
+        cdef Noted noted[NOTED_MAX]
+        cdef int count, at
+        pthread_mutex_lock(&self.lock)
+        count = self.noted_count
+        memcpy(noted, self.noted, count * sizeof(Noted))
+        self.noted_count = 0
+        pthread_mutex_unlock(&self.lock)
+        return [
+            (<int>noted[at].reason, noted[at].started_us, noted[at].ended_us, noted[at].amount)
+            for at in range(count)
+        ]
 
     def add_to(self, counters):
         """What was counted since the last call."""
@@ -420,6 +469,7 @@ cdef class GroupWriter:
         """Python committed the group, and so many waited for its sync."""
         pthread_mutex_lock(&self.lock)
         self.answered(held, sync_us)
+        self.free_us = now_us()
         pthread_mutex_unlock(&self.lock)
 
     def taken(self):
@@ -442,6 +492,7 @@ cdef class GroupWriter:
                 pthread_mutex_unlock(&self.lock)
                 return STAGE_IDLE  # no memory now: the tickets wait
             self.take_group()
+            self.note_taken()
             pthread_mutex_unlock(&self.lock)
             if not lent or not self.is_common():
                 return STAGE_LEFT
@@ -451,11 +502,16 @@ cdef class GroupWriter:
             tick_at = self.written_us + self.idle_after_us
             pthread_mutex_lock(&self.lock)
             held = self.count_group()
+            self.note(WAITED_WRITE, self.started_us, self.written_us, self.written_bytes)
+            self.note(WAITED_SYNC, self.written_us, self.written_us + self.sync_us, held)
             self.answered(held, self.sync_us)
+            self.free_us = now_us()
             # Room is made now: a collector takes the whole list with it.
             if not self.watched or not reserve(&self.done, self.group.count):
                 pthread_mutex_unlock(&self.lock)
                 return stage
+            if not self.done.count:
+                self.done_us = self.free_us
             while self.group.count:
                 append(&self.done, &self.group.items[self.group.first])
                 self.group.first += 1
@@ -472,7 +528,7 @@ cdef class GroupWriter:
     cdef bint await_group(self, int64_t tick_at) noexcept nogil:
         """Sleep until a group is here that is worth a sync. False when Python has work first."""
         cdef int64_t wait_us, relaxed_us, began_us, waited_us
-        self.throttle_us = 0
+        self.throttle_us = self.company_us = 0
         while not self.attention:
             wait_us = self.window.wait_us(self.writers_)
             if wait_us and not self.closed_:
@@ -482,13 +538,14 @@ cdef class GroupWriter:
                 waited_us = now_us() - began_us
                 if self.writers_:
                     self.throttle_us += max(waited_us - relaxed_us, 0)
+                    self.company_us += began_us + waited_us - max(began_us, self.first_us)
                 if waited_us >= wait_us and self.writers_ < self.window.expected:
                     self.window.only(self.writers_)
             if self.waiting.count:
                 return True
             if self.attention or self.closed_:
                 return False
-            self.throttle_us = 0
+            self.throttle_us = self.company_us = 0
             self.park(1, tick_at)
             if 0 <= tick_at <= now_us():
                 self.window.only(self.writers_)
@@ -526,6 +583,27 @@ cdef class GroupWriter:
             self.writers_ -= item.writers
         self.waiting.first = 0
 
+    cdef void note(
+        self, Waited reason, int64_t started_us, int64_t ended_us, int64_t amount
+    ) noexcept nogil:
+        """With the lock. What comes when there is no room is not kept."""
+        cdef Noted *noted = &self.noted[self.noted_count]
+        if not 0 < self.wait_us_min <= ended_us - started_us or self.noted_count == NOTED_MAX:
+            return
+        noted.reason, noted.amount = reason, amount
+        noted.started_us, noted.ended_us = started_us, ended_us
+        self.noted_count += 1
+
+    cdef void note_taken(self) noexcept nogil:
+        """With the lock: a group was taken just now."""
+        cdef int64_t taken_us = now_us(), since_us = max(self.first_us, self.free_us)
+        self.note(WAITED_COMPANY, taken_us - self.company_us, taken_us, self.group.count)
+        self.note(WAITED_THREAD, since_us, taken_us - self.company_us, self.group.count)
+        if self.queued_us:
+            self.note(WAITED_QUEUE, self.queued_us, taken_us, self.group.count)
+        self.queued_us = self.first_us if self.waiting.count else 0
+        self.first_us = taken_us
+
     cdef bint is_common(self) noexcept nogil:
         """Every answer waits for the sync, and there is room."""
         cdef size_t at
@@ -541,7 +619,6 @@ cdef class GroupWriter:
         cdef iovec parts[2]
         cdef size_t size = 0, at
         cdef uint64_t frame = self.next_frame
-        cdef int64_t started
         cdef Item *item
         for at in range(self.group.count):
             item = &self.group.items[at]
@@ -564,6 +641,7 @@ cdef class GroupWriter:
         mark.durable_offset, mark.chain = self.durable_offset, self.chain
         mark.checksum = XXH3_64bits(<char *>&mark + 4, sizeof(Mark) - 4 - sizeof(mark.checksum))
         parts[0].iov_base, parts[0].iov_len = &mark, sizeof(Mark)
+        self.started_us = now_us()
         self.error = write_all(self.file, parts, 2 if size else 1, self.offset)
         if self.error:
             return STAGE_WRITE_FAILED
@@ -572,12 +650,12 @@ cdef class GroupWriter:
         self.offset += self.written_bytes
         self.next_frame = frame + 1
         self.written_frame = frame
-        self.written_us = started = now_us()
+        self.written_us = now_us()
         while fdatasync(self.file) != 0:
             if errno != EINTR:
                 self.error = errno
                 return STAGE_SYNC_FAILED
-        self.sync_us = now_us() - started
+        self.sync_us = now_us() - self.written_us
         self.durable_offset = self.offset
         self.synced_frame = frame
         return STAGE_COMMITTED

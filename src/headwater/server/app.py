@@ -117,6 +117,7 @@ class App:
         engine.core.on_published = self.write_batcher.replies.send
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
+        self.ports.intake.time_turns(engine.core.waits.timed)
 
     def _end_turn(self) -> None:
         """All that was sent was read."""

@@ -110,6 +110,7 @@ class Intake:
     def __init__(self, loop: asyncio.AbstractEventLoop, after_turn: Callable[[], None]) -> None:
         self._loop = loop
         self._after_turn = after_turn
+        self._turn = self._take_turn
         self._readings: dict[int, Reading] = {}
         self._epoll: select.epoll | None = None
         """None until the first connection is shared."""
@@ -123,7 +124,7 @@ class Intake:
         if self._epoll is None:
             self._epoll = select.epoll()
             self._room = bytearray(ROOM_BYTES)
-            self._loop.add_reader(self._epoll.fileno(), self._take_turn)
+            self._loop.add_reader(self._epoll.fileno(), self._turn)
         self._readings[descriptor] = reading
         self._epoll.register(descriptor, select.EPOLLIN)
 
@@ -138,6 +139,12 @@ class Intake:
             self._epoll.close()
             self._epoll = None
             self._readings.clear()
+
+    def time_turns(self, timed: Callable[[str, Callable[[], None]], Callable[[], None]]) -> None:
+        """Have each turn timed from now on, by what this makes of it under a name."""
+        self._turn = timed("requests", self._take_turn)
+        if self._epoll is not None:
+            self._loop.add_reader(self._epoll.fileno(), self._turn)
 
     def _take_turn(self) -> None:
         if self._epoll is None:

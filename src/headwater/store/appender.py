@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import PurePath
 
-import numpy
-
 from headwater.config.store import SegmentSettings
+from headwater.core.arrays import numpy
 from headwater.core.errors import InvariantError
 from headwater.disk import Buffer, Disk, sync_names
 from headwater.format.segment import (

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.format.segment import (
     FAULT_MEANING,
     Entries,
@@ -22,7 +20,7 @@ from headwater.format.segment import (
 )
 from headwater.store.segment import SegmentSlice
 
-_NOT_SERVED: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.DAMAGED)
+_NOT_SERVED: Final = int(IndexFlag.DELETED | IndexFlag.DAMAGED)
 
 
 @dataclass(frozen=True, slots=True)

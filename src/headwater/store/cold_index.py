@@ -16,13 +16,11 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.disk import Disk
 from headwater.format.segment import (
     ENTRY_BYTES,
-    INDEX_DTYPE,
+    INDEX_ENTRY,
     MEMORY_FLAGS,
     SEGMENT_FRAME_BYTES_MIN,
     Entries,
@@ -38,7 +36,7 @@ from headwater.store.checked_reads import RecordDamage
 from headwater.store.pair import file_bytes, read_range, whole_entries
 from headwater.store.segment import Segment
 
-_CHECK_SHIFT: Final = numpy.uint32(8)
+_CHECK_SHIFT: Final = 8
 _END_FLAGS: Final = MEMORY_FLAGS
 
 
@@ -47,7 +45,9 @@ def cold_index_bytes(
 ) -> bytes:
     """What a `.cold` file holds: the entries, and the end."""
     packed = 0 if identity is None else identity.pack()
-    end = numpy.array([(data_bytes, SEGMENT_FRAME_BYTES_MIN, packed, _END_FLAGS)], INDEX_DTYPE)
+    end = numpy.array(
+        [(data_bytes, SEGMENT_FRAME_BYTES_MIN, packed, _END_FLAGS)], INDEX_ENTRY.dtype
+    )
     seal_checks(end, first_seq + len(entries), salt_of(identity))
     return entries.tobytes() + end.tobytes()
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError, InvariantError
 from headwater.disk import Disk, File, OpenMode, sync_file, write_all
 from headwater.format.segment import (

@@ -12,8 +12,7 @@ from collections import OrderedDict
 from pathlib import PurePath
 from typing import NamedTuple
 
-import numpy
-from numpy.typing import NDArray
+from headwater.core.arrays import NDArray, numpy
 
 MapKey = tuple[PurePath, int, int]
 """A topic's directory, a segment's first seq and its length: a rewritten file is another file."""

@@ -11,8 +11,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import ForeignFileError, FormatError
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.segment import (

@@ -9,14 +9,12 @@ from collections.abc import Callable
 from pathlib import PurePath
 from typing import TypeVar
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, write_all
 from headwater.format.segment import (
     ENTRY_BYTES,
-    INDEX_DTYPE,
+    INDEX_ENTRY,
     SEGMENT_FRAME_BYTES_MIN,
     Entries,
     IndexFlag,
@@ -95,7 +93,7 @@ def cut_file(disk: Disk, path: PurePath, length: int) -> None:
 def whole_entries(buffer: bytes, count: int | None = None) -> Entries:
     """A writable copy of the entries in a buffer, without a broken one at its end."""
     there = len(buffer) // ENTRY_BYTES
-    return numpy.frombuffer(buffer, INDEX_DTYPE, there if count is None else count).copy()
+    return numpy.frombuffer(buffer, INDEX_ENTRY.dtype, there if count is None else count).copy()
 
 
 def end_of(entries: Entries) -> int:

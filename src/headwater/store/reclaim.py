@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy
-
 from headwater.config.store import SegmentSettings
+from headwater.core.arrays import numpy
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN, Entries, IndexFlag, index_flags
 from headwater.store.segment import Segment
 

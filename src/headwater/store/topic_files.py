@@ -13,10 +13,8 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-from numpy.typing import NDArray
-
 from headwater.config.store import SegmentSettings
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import (
     ColdTierUnknownError,
     DamageError,

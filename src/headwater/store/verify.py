@@ -15,8 +15,7 @@ from itertools import pairwise
 from pathlib import PurePath
 from typing import Final, Protocol
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import ForeignFileError
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.segment import (

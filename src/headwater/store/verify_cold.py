@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import DamageError
 from headwater.disk import Disk
 from headwater.format.segment import (
@@ -33,7 +32,7 @@ from headwater.store.segment_stores import SegmentStore
 from headwater.store.verify import FaultKind, TopicSegmentCheck, VerifyFault, frame_findings, listed
 
 FOREIGN_INDEX: Final = "this is the index of another segment"
-_DELETED: Final = numpy.uint8(IndexFlag.DELETED)
+_DELETED: Final = int(IndexFlag.DELETED)
 
 
 def verify_cold_segment(

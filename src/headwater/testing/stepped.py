@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from headwater.core.clock import Clock
 from headwater.engine.maintenance.thread import MaintenanceThread
-from headwater.engine.routers.forwarder_thread import ForwarderThread
+from headwater.engine.routers.copy_rounds import ForwarderThread
 from headwater.wal.groups import QueuedGroups
 from headwater.wal.position import LogPosition
 from headwater.wal.shard import Shard
@@ -68,8 +68,9 @@ class SteppedWal(ShardedWal):
         clock: Clock,
         listener: Any,
         policy: Any = None,
+        waits: Any = None,
     ) -> None:
-        super().__init__(disk, directories, positions, settings, clock, listener, policy)
+        super().__init__(disk, directories, positions, settings, clock, listener, policy, waits)
         for shard in self.shards:
             shard.__class__ = SteppedShard
 

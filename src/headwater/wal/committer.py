@@ -15,6 +15,7 @@ from enum import Enum
 from headwater.core.clock import Clock
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError
+from headwater.observe.waits import WaitCause
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import NO_ROOM, GroupLog
 from headwater.wal.policy import SyncPolicy, Unsynced
@@ -201,7 +202,10 @@ class GroupCommitter:
         try:
             if failed is not None:
                 raise failed
+            started_us = self._clock.monotonic_us()
             written = self._log.write_group(tickets, essential=self._state is LogState.FULL)
+            ended_us = self._clock.monotonic_us()
+            self._counters.waits.note(WaitCause.WRITE, started_us, ended_us, f"{written} bytes")
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
@@ -263,7 +267,10 @@ class GroupCommitter:
     def _sync(self) -> None:
         started = self._clock.monotonic_us()
         self._log.sync()
-        self._counters.observe_sync(self._clock.monotonic_us() - started)
+        ended = self._clock.monotonic_us()
+        self._counters.observe_sync(ended - started)
+        held = f"{self._unsynced.held_acks} tickets"
+        self._counters.waits.note(WaitCause.SYNC, started, ended, held)
         self._forget_unsynced()
 
     def _forget_unsynced(self) -> None:

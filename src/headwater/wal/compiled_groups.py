@@ -23,6 +23,7 @@ from headwater.core.clock import Clock, SystemClock
 from headwater.core.durability import Durability
 from headwater.core.errors import SyncError
 from headwater.native import compiled
+from headwater.observe.waits import WaitCause
 from headwater.wal.committer import GroupCommitter, LogState
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US, WalCounters
 from headwater.wal.dialect import GroupLog
@@ -76,6 +77,7 @@ class CompiledGroups:
             group_frames_max=settings.group_frames_max,
             group_bytes_max=settings.group_bytes_max,
             idle_after_us=settings.idle_mark_after_us,
+            wait_us_min=counters.waits.least_us,
             bounds=SYNC_LATENCY_BOUNDS_US,
         )
         self.ring = writer.ring
@@ -145,6 +147,7 @@ class CompiledGroups:
         if lent:
             log.take_back(writer)
             writer.add_to(self._counters)
+            self._note_long_waits()
             if writer.synced_frame != synced:
                 committer.note_committed(writer.synced_frame, writer.written_us)
         tickets: list[Ticket] = writer.taken()
@@ -188,11 +191,29 @@ class CompiledGroups:
 
     def _collected(self) -> list[Ticket]:
         tickets: list[Ticket] = self.writer.collect()
+        if self.writer.noted_count:
+            self._note_long_waits()
         resolve_all([ticket for ticket in tickets if not ticket.resolved])
         return tickets
 
+    def _note_long_waits(self) -> None:
+        for reason, started_us, ended_us, amount in self.writer.long_waits():
+            cause, unit = _CAUSES[reason]
+            self._counters.waits.note(cause, started_us, ended_us, f"{amount} {unit}")
 
+
+_CAUSES: Final[dict[int, tuple[WaitCause, str]]] = {}
 if _native is not None:
+    _CAUSES.update(
+        {
+            _native.FOR_COMPANY: (WaitCause.COMPANY, "tickets"),
+            _native.FOR_THREAD: (WaitCause.LOG_THREAD, "tickets"),
+            _native.FOR_QUEUE: (WaitCause.QUEUE, "tickets"),
+            _native.FOR_WRITE: (WaitCause.WRITE, "bytes"),
+            _native.FOR_SYNC: (WaitCause.SYNC, "writers"),
+            _native.FOR_ANSWERS: (WaitCause.ANSWERS, "tickets"),
+        }
+    )
     _CLOSED: Final = _native.CLOSED
     _COMMITTED: Final = _native.COMMITTED
     _WRITE_FAILED: Final = _native.WRITE_FAILED

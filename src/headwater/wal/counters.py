@@ -6,9 +6,16 @@ from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import Final
 
+from headwater.core.clock import SystemClock
+from headwater.observe.waits import Waits
+
 SYNC_LATENCY_BOUNDS_US: Final = (
     50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 1_000_000,
 )  # fmt: skip
+
+
+def _no_waits() -> Waits:
+    return Waits(SystemClock(), 0)
 
 
 @dataclass(slots=True)
@@ -30,6 +37,9 @@ class WalCounters:
     sync_us_buckets: list[int] = field(
         default_factory=lambda: [0] * (len(SYNC_LATENCY_BOUNDS_US) + 1)
     )
+
+    waits: Waits = field(default_factory=_no_waits)
+    """What took long, for all logs together. By default nothing is kept."""
 
     def observe_sync(self, elapsed_us: int) -> None:
         self.syncs += 1

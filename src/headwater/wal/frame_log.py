@@ -11,7 +11,8 @@ out before anything is half done).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
 from typing import Any
 
@@ -37,6 +38,7 @@ from headwater.format.mark import (
     pack_mark,
 )
 from headwater.format.names import CURRENT_NAME, parse_wal_file_name, wal_file_name
+from headwater.observe.waits import WaitCause
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import NO_ROOM
 from headwater.wal.position import LogPosition
@@ -255,19 +257,28 @@ class FrameLog:
         self._rotate(size)
 
     def _rotate(self, size: int) -> None:
+        with self._noted(WaitCause.NEW_FILE):
+            self._go_on_in_new_file(size)
+
+    def _go_on_in_new_file(self, size: int) -> None:
         if self._staged is not None and self._staged[1] < size:
             self._discard_staged()
         if self._file is not None:
             self.sync()
         target = self._path_of(self._next_frame)
         if self._staged is None:
-            file, length = self._prepared.take(size, target)
+            if self._prepared.ready:
+                file, length = self._prepared.take(size, target)
+            else:
+                with self._noted(WaitCause.ZEROING):
+                    file, length = self._prepared.take(size, target)
             self._staged = (file, length, target)
         file, length, path = self._staged
         if path != target:
             self._disk.rename(path, target)
             self._staged = (file, length, target)
-        sync_names(self._disk, self._directory)
+        with self._noted(WaitCause.DIRECTORY):
+            sync_names(self._disk, self._directory)
         oldest = self._oldest or self._next_frame
         self._replace_current(Current(self._next_frame, length, 0, oldest, self._log_id))
         # From here on CURRENT names the new file: nothing more may go into the old one.
@@ -280,6 +291,14 @@ class FrameLog:
         if old is not None:
             self._counters.rotations += 1
             old.close()
+
+    @contextmanager
+    def _noted(self, cause: WaitCause) -> Iterator[None]:
+        started_us = self._clock.monotonic_us()
+        yield
+        self._counters.waits.note(
+            cause, started_us, self._clock.monotonic_us(), wal_file_name(self._next_frame)
+        )
 
     def _discard_staged(self) -> None:
         """A rotation failed half way, and now a longer file is needed than was staged then."""

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
+from headwater.observe.waits import WaitCause
 from headwater.wal.committer import GroupCommitter
 from headwater.wal.counters import WalCounters
 from headwater.wal.policy import CommitWindow
@@ -66,6 +67,11 @@ class QueuedGroups:
         self.close = self.queue.close
         self.drain = self.queue.drain
         self._throttled_us = 0
+        self._first_us = self._free_us = self._company_us = 0
+        """When the first of those who wait came; when the thread could take a group, and how long
+        it waited for company instead."""
+        self._queued_us: int | None = None
+        """Since when those wait whom a full group left behind."""
 
     def __len__(self) -> int:
         return len(self.queue)
@@ -84,6 +90,8 @@ class QueuedGroups:
 
     def put(self, ticket: Ticket) -> None:
         queue, returns = self.queue, self.window.returns
+        if not len(queue):
+            self._first_us = self._clock.monotonic_us()
         queue.put(ticket)
         if 0 < returns.due <= queue.arrived:
             returns.returned(self._clock.monotonic_us())
@@ -105,6 +113,8 @@ class QueuedGroups:
         """What waits now, as much of it as a group takes."""
         group: list[Ticket] = []
         self.queue.take(group, self._settings.group_frames_max, self._settings.group_bytes_max)
+        if group:
+            self._note_taken(f"{len(group)} tickets")
         return group
 
     def committed(self, held: int) -> None:
@@ -113,6 +123,17 @@ class QueuedGroups:
             queue, window = self.queue, self.window
             window.observe(held + queue.writers, self._counters.sync_us_last)
             window.returns.answered(held, queue.arrived, self._clock.monotonic_us())
+        self._free_us = self._clock.monotonic_us()
+
+    def _note_taken(self, detail: str) -> None:
+        waits, taken_us = self._counters.waits, self._clock.monotonic_us()
+        alone_us = taken_us - self._company_us
+        waits.note(WaitCause.COMPANY, alone_us, taken_us, detail)
+        waits.note(WaitCause.LOG_THREAD, max(self._first_us, self._free_us), alone_us, detail)
+        if self._queued_us is not None:
+            waits.note(WaitCause.QUEUE, self._queued_us, taken_us, detail)
+        self._queued_us = self._first_us if len(self.queue) else None
+        self._first_us = taken_us
 
     def _await_company(self) -> bool:
         """Sleep until all who are expected are here, where that is known to pay. Whether it slept.
@@ -120,6 +141,7 @@ class QueuedGroups:
         One wake-up for all of them: waking for the first would take the interpreter from the rest.
         """
         clock, queue, window = self._clock, self.queue, self.window
+        self._company_us = 0
         here = queue.writers
         wait_us = window.wait_us(here)
         if not wait_us:
@@ -128,6 +150,7 @@ class QueuedGroups:
         began_us = clock.monotonic_us()
         queue.park(clock, window.expected, began_us + wait_us)
         waited_us = clock.monotonic_us() - began_us
+        self._company_us = waited_us - max(self._first_us - began_us, 0)
         self._throttled_us = max(waited_us - relaxed_us, 0)
         if waited_us >= wait_us and queue.writers < window.expected:
             window.only(queue.writers)

@@ -13,6 +13,7 @@ from pathlib import PurePath
 from headwater.core.clock import Clock, Doorbell
 from headwater.disk import Disk, File, OpenMode, write_all
 from headwater.format.names import PREPARED_NAME
+from headwater.observe.waits import Waits
 
 
 class PreparedFile:
@@ -82,8 +83,9 @@ class PreparedFile:
 class Preparer:
     """One thread that keeps the next file of every shard ready, away from the commit path."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, waits: Waits) -> None:
         self._clock = clock
+        self._waits = waits
         self._doorbell = Doorbell()
         self._wanted: list[PreparedFile] = []
         self._stopping = False
@@ -109,5 +111,5 @@ class Preparer:
                 return
             while self._wanted:
                 # A full disk is noticed and handled by the log when it comes to rotate.
-                with contextlib.suppress(OSError):
+                with contextlib.suppress(OSError), self._waits.activity("zeroing of the next file"):
                     self._wanted.pop().prepare()

@@ -15,6 +15,7 @@ from headwater.core.errors import PoisonedError
 from headwater.disk import Disk
 from headwater.format.checksum import checksum64
 from headwater.format.names import shard_directory_name
+from headwater.observe.waits import Waits
 from headwater.wal.committer import LogState
 from headwater.wal.compiled_groups import LoopedOwner
 from headwater.wal.counters import WalCounters
@@ -46,15 +47,17 @@ class ShardedWal:
         clock: Clock,
         listener: Listener = resolve_quietly,
         policy: SyncPolicy | None = None,
+        waits: Waits | None = None,
     ) -> None:
         self._settings = settings
-        self._preparer = Preparer(clock)
+        waits = waits or Waits(clock, 0)
+        self._preparer = Preparer(clock, waits)
         self._started = False
         self._closed = False
         self.logs: list[FrameLog] = []
         self.shards: list[Shard] = []
         for index, (directory, position) in enumerate(zip(directories, positions, strict=True)):
-            counters = WalCounters()
+            counters = WalCounters(waits=waits)
             log = FrameLog(
                 disk, directory, settings, clock, position, counters, self._preparer.request
             )

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import numpy
 import pyarrow
 import pyarrow.ipc
 
+from headwater.core.arrays import numpy
 from headwater.core.units import KIB
 from headwater.wire.frame_rows import FrameRows, repeated
 

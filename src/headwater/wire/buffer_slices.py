@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.format.segment.run import at_each_byte
 
-Integers = NDArray[numpy.int64]
-Bytes = NDArray[numpy.uint8]
+Integers: TypeAlias = "NDArray[numpy.int64]"
+Bytes: TypeAlias = "NDArray[numpy.uint8]"
 
 SLICES_MIN: Final = 64
 """Fewer are copied one by one in the time in which columns are made."""

@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
-import numpy
 import pyarrow
 import pyarrow.compute
-from numpy.typing import NDArray
 
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
 from headwater.core.units import US_PER_MS
 from headwater.format.frame import FRAME, FrameFlag
@@ -26,8 +25,8 @@ from headwater.native import compiled
 from headwater.wire.buffer_slices import BufferSlices
 
 _native: Final = compiled("columns")
-Integers = NDArray[numpy.int64]
-Mask = NDArray[numpy.bool_]
+Integers: TypeAlias = "NDArray[numpy.int64]"
+Mask: TypeAlias = "NDArray[numpy.bool_]"
 Column = Any
 """An Arrow array."""
 

@@ -7,20 +7,16 @@ that differ are put in from a table, and all of it is laid between the data.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeAlias
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.wire.buffer_slices import BufferSlices
 
-Integers = NDArray[numpy.int64]
+Integers: TypeAlias = "NDArray[numpy.int64]"
 
 _DIGITS: Final = 4
 _TEN_THOUSAND: Final = 10**_DIGITS
-_TABLE: Final = numpy.frombuffer(
-    b"".join(b"%04d" % number for number in range(_TEN_THOUSAND)), f"V{_DIGITS}"
-)
 _SEQ: Final = b'},{"$seq":'
 _TS: Final = b',"$ts":'
 _DATA: Final = b',"data":'
@@ -70,6 +66,13 @@ class _Range(NamedTuple):
         return self.low >= 0 and len(str(self.low)) == len(str(self.high))
 
 
+@cache
+def _numbers() -> NDArray[numpy.void]:
+    """The text of every number that has so many digits."""
+    text = b"".join(b"%04d" % number for number in range(_TEN_THOUSAND))
+    return numpy.frombuffer(text, f"V{_DIGITS}")
+
+
 def _print(rows: NDArray[Any], end: int, known: _Range, values: Integers) -> None:
     """Write numbers into the rows, so that they end there. Every row has the lowest of them
     already: only the digits that differ are written, and there are few."""
@@ -77,7 +80,7 @@ def _print(rows: NDArray[Any], end: int, known: _Range, values: Integers) -> Non
     while low != high:
         digits = min(_DIGITS, len(str(low)))
         rest = values // _TEN_THOUSAND
-        digits_of = _TABLE[values - rest * _TEN_THOUSAND]
+        digits_of = _numbers()[values - rest * _TEN_THOUSAND]
         last = numpy.ndarray((len(rows),), f"V{digits}", digits_of, _DIGITS - digits, (_DIGITS,))
         at = end - digits
         numpy.ndarray((len(rows),), last.dtype, rows, at, (rows.itemsize,))[:] = last

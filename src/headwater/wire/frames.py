@@ -8,12 +8,11 @@ thousand records and eighty times slower for one, which is what a live stream ge
 from __future__ import annotations
 
 import struct
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
-import numpy
-from numpy.typing import NDArray
 
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
 from headwater.format.frame import FRAME, FrameFlag
 from headwater.format.layout import Layout
@@ -24,7 +23,7 @@ from headwater.wire.buffer_slices import SLICES_MIN
 from headwater.wire.frame_text import join_plain
 from headwater.wire.render import Projection
 
-Offsets = NDArray[numpy.int64]
+Offsets: TypeAlias = "NDArray[numpy.int64]"
 
 _native: Final = compiled("printer")
 _LAYOUTS: Final[dict[bool, Layout]] = {True: SEGMENT_FRAME, False: FRAME}

@@ -13,7 +13,7 @@ from headwater.core.errors import DiskFullError
 from headwater.disk import PosixDisk
 from headwater.engine.backup import RestorePoint, make_backup, restore_backup
 from headwater.engine.backup.archive import Advance
-from headwater.engine.backup.segments import SegmentCopier
+from headwater.engine.backup.topic_files import SegmentCopier
 from headwater.format.backup import BLOCK_BYTES, Manifest, decode_manifest, encode_manifest
 from headwater.format.checksum import checksum64
 from headwater.format.segment import Entries

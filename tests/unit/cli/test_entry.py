@@ -16,6 +16,7 @@ LOADED_LATER = (
     "headwater.engine.kafka.store",
     "headwater.server.rcpx.listener",
     "httpx",
+    "numpy",
     "prometheus_client",
     "pyarrow",
     "pydantic",

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from headwater.core.errors import FormatError
 from headwater.format.segment import (
     ENTRY_BYTES,
-    INDEX_DTYPE,
     INDEX_ENTRY,
     SEGMENT_FRAME,
     SEGMENT_FRAME_BYTES_MIN,
@@ -57,14 +56,14 @@ def test_the_smallest_frame_is_the_seeds_and_one_state_byte() -> None:
 
 @pytest.mark.claims(250, 251, 252)
 def test_an_index_entry_is_twenty_packed_bytes() -> None:
-    assert ENTRY_BYTES == INDEX_DTYPE.itemsize == 4 + 4 + 8 + 1 + 3
+    assert ENTRY_BYTES == INDEX_ENTRY.dtype.itemsize == 4 + 4 + 8 + 1 + 3
     assert list(INDEX_ENTRY.offsets()) == [
         ("offset", 0),
         ("len", 4),
         ("ts", 8),
         ("flags_check", 16),
     ]
-    entry = numpy.array([(1, 2, 3, IndexFlag.DELETED)], INDEX_DTYPE)
+    entry = numpy.array([(1, 2, 3, IndexFlag.DELETED)], INDEX_ENTRY.dtype)
     assert entry.tobytes() == struct.pack("<IIQB3x", 1, 2, 3, 0x80)
 
 
@@ -177,7 +176,7 @@ def test_an_entry_in_the_wrong_place_or_of_zeros_is_bad() -> None:
     _, entries = encoded(90, some(90, 3))
     assert len(bad_entries(entries, 90)) == 0
     assert bad_entries(entries, 91).tolist() == [0, 1, 2]
-    assert bad_entries(numpy.zeros(2, INDEX_DTYPE), 0).tolist() == [0, 1]
+    assert bad_entries(numpy.zeros(2, INDEX_ENTRY.dtype), 0).tolist() == [0, 1]
 
 
 @given(
@@ -196,7 +195,7 @@ def test_an_entry_in_the_wrong_place_or_of_zeros_is_bad() -> None:
 def test_sealed_entries_are_good_for_all_values(
     rows: list[tuple[int, int, int, int]], first_seq: int
 ) -> None:
-    entries = numpy.array(rows, INDEX_DTYPE)
+    entries = numpy.array(rows, INDEX_ENTRY.dtype)
     seal_checks(entries, first_seq)
     assert len(bad_entries(entries, first_seq)) == 0
     assert [int(value) & 0xFF for value in entries["flags_check"]] == [row[3] for row in rows]

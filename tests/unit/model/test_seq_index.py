@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from headwater.core.errors import InvariantError
-from headwater.format.segment import INDEX_DTYPE
+from headwater.format.segment import INDEX_ENTRY
 from headwater.model.index import SeqIndex
 from headwater.model.slots import as_run
 
@@ -73,7 +73,7 @@ def test_entries_given_out_are_copies() -> None:
 
 def test_check_values_of_a_file_are_not_kept_in_memory() -> None:
     index = SeqIndex()
-    entries = numpy.zeros(2, INDEX_DTYPE)
+    entries = numpy.zeros(2, INDEX_ENTRY.dtype)
     entries["len"] = 50
     entries["flags_check"] = [0xABCDEF01, 0x12345680]
     index.append_entries(entries)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.format.segment import INDEX_DTYPE, IndexFlag, encode_segment_frame, entry, verify
+from headwater.format.segment import INDEX_ENTRY, IndexFlag, encode_segment_frame, entry, verify
 from headwater.format.segment.frame import FrameState
 from headwater.model import selection
 from headwater.model.index import SeqIndex
@@ -54,7 +54,7 @@ def test_the_same_records_are_picked(
 
 @given(st.lists(st.tuples(*[st.integers(0, 2**32 - 1)] * 2, st.integers(0, 255)), max_size=20))
 def test_the_same_stretch_is_read(rows: list[tuple[int, int, int]]) -> None:
-    entries = numpy.array([(at, size, 0, flags) for at, size, flags in rows], INDEX_DTYPE)
+    entries = numpy.array([(at, size, 0, flags) for at, size, flags in rows], INDEX_ENTRY.dtype)
     compiled, pure = both(pair, pair.readable_span, entries)
     assert compiled == pure
     if not any(flags & IndexFlag.DAMAGED == 0 for *_, flags in rows):
@@ -70,7 +70,7 @@ def sound_run() -> tuple[bytes, Any]:
         frames.append(frame)
         rows.append((at, len(frame), 9, n % 4 | gone))
         at += len(frame)
-    return b"".join(frames), numpy.array(rows, INDEX_DTYPE)
+    return b"".join(frames), numpy.array(rows, INDEX_ENTRY.dtype)
 
 
 def test_a_sound_run_has_no_faults() -> None:
@@ -110,14 +110,14 @@ def test_the_same_faults_are_found_in_whatever_is_damaged(checksums: bool) -> No
 
 def test_entries_that_are_not_one_behind_the_other_are_looked_at_as_well() -> None:
     data, entries = sound_run()
-    wider = numpy.zeros(2 * len(entries), INDEX_DTYPE)
+    wider = numpy.zeros(2 * len(entries), INDEX_ENTRY.dtype)
     wider[::2] = entries
     assert not verify.frame_faults(data, wider[::2], 100).any()
 
 
 @given(st.binary(max_size=40 * 20), st.integers(0, 2**64 - 100))
 def test_checks_of_entries_are_the_same(raw: bytes, first_seq: int) -> None:
-    entries = numpy.frombuffer(raw[: len(raw) // 20 * 20], entry.INDEX_DTYPE).copy()
+    entries = numpy.frombuffer(raw[: len(raw) // 20 * 20], entry.INDEX_ENTRY.dtype).copy()
     twin = entries.copy()
     entry.seal_checks(entries, first_seq)
     with pytest.MonkeyPatch.context() as patch:

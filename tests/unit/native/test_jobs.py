@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.format.segment import ENTRY_BYTES, INDEX_DTYPE
+from headwater.format.segment import ENTRY_BYTES, INDEX_ENTRY
 from headwater.model import alive, slots
 from headwater.model.queue import job_holders
 from headwater.model.slots import DEAD
@@ -28,7 +28,7 @@ ascending = st.sets(st.integers(0, 14), max_size=8).map(sorted)
 
 
 def entries(dead: list[bool]) -> bytearray:
-    made = numpy.zeros(len(dead), INDEX_DTYPE)
+    made = numpy.zeros(len(dead), INDEX_ENTRY.dtype)
     made["len"] = numpy.arange(100, 100 + len(dead))
     made["ts"] = 2**64 - 1
     made["flags_check"] = [4 | DEAD if each else 4 for each in dead]

@@ -13,7 +13,7 @@ from headwater.config.store import SegmentSettings
 from headwater.disk import Disk
 from headwater.format.frame import FrameFlag, FrameType, encode_frame, join_data
 from headwater.format.segment import (
-    INDEX_DTYPE,
+    INDEX_ENTRY,
     Entries,
     FrameState,
     IndexFlag,
@@ -104,7 +104,7 @@ def encode_run_slowly(
 ) -> tuple[bytes, Entries]:
     """The obvious twin of `encode_run`: one frame after the other."""
     data = b""
-    entries = numpy.zeros(len(records), INDEX_DTYPE)
+    entries = numpy.zeros(len(records), INDEX_ENTRY.dtype)
     for position, sent in enumerate(records):
         seq = first_seq + position
         if dead[position]:

@@ -25,6 +25,7 @@ from headwater.core.errors import (
 from headwater.disk import PosixDisk, plain_descriptor
 from headwater.engine.owner import LoopOwner
 from headwater.format.mark import MARK_BYTES, decode_mark
+from headwater.observe.waits import Waits
 from headwater.wal.compiled_groups import CompiledGroups
 from headwater.wal.counters import WalCounters
 from headwater.wal.frame_log import FrameLog
@@ -309,7 +310,7 @@ def looped(
     settings = replace(SETTINGS, queue_submissions_max=5_000, file_bytes=1024 * 1024)
     log = FrameLog(PosixDisk(), directory, settings, clock, POSITION, counters)
     log.open()
-    owner = LoopOwner(loop)
+    owner = LoopOwner(loop, Waits(clock, 0))
     shard = Shard(
         "looped",
         log,

@@ -15,6 +15,7 @@ from headwater.format.current import Current, decode_current
 from headwater.format.frame import FrameType, encode_frame
 from headwater.format.mark import MARK_BYTES, CommitMark, MarkKind, chain_of, decode_mark
 from headwater.format.names import CURRENT_NAME, PREPARED_NAME, wal_file_name
+from headwater.observe.waits import Waits
 from headwater.testing import FakeDisk, FaultDisk, ManualClock, Verb
 from headwater.wal.counters import WalCounters
 from headwater.wal.frame_log import FrameLog
@@ -287,7 +288,7 @@ def test_the_preparers_thread_makes_what_it_is_asked_for_and_survives_a_full_dis
     one = PreparedFile(disk, WAL, 512, 512)
     two = PreparedFile(disk, WAL / "b", 512, 512)
     clock = ManualClock()
-    preparer = Preparer(clock)
+    preparer = Preparer(clock, Waits(clock, 0))
     preparer.start()
     clock.wait_for_waiters(1)
     for prepared in (one, two):

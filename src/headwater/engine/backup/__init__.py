@@ -5,7 +5,7 @@ file of its own, written under a temporary name and renamed when it is whole and
 runs on the thread of the caller, which is a command or the server's pool, never the owner.
 
 Making one (`backup`): copy every segment, which is most of the bytes; then take a view of
-snapshot and log and copy again what changed meanwhile, a short step. `segments`, `log_files`,
+snapshot and log and copy again what changed meanwhile, a short step. `topic_files`,
 `kafka_files` and `machine_files` know what belongs together in each store; `archive` writes the
 file, with a length and a checksum for every member. The result holds what was acknowledged before
 it began (I1), and every topic as of one moment; a record deleted before that moment is not in it
@@ -14,16 +14,20 @@ it began (I1), and every topic as of one moment; a record deleted before that mo
 Restoring (`restore`) unpacks beside the target, compares every checksum, opens the result
 read-only like any data directory, and only then renames it: a crash leaves no half of it (I7).
 Names in the archive are checked and never become other paths (I16). `point` cuts a restored
-directory back to a point. `verification` restores into a directory that it removes again and
-compares what each topic holds (`facts`), by a clock that stands still (`still_clock`).
+directory back to a point. A verification restores into a directory that it removes again and
+compares what each topic holds (`facts`), by a clock that stands still.
 
 Start reading with `backup`, then `restore`.
 """
 
 from headwater.engine.backup.backup import BackupReport, make_backup
 from headwater.engine.backup.point import RestorePoint
-from headwater.engine.backup.restore import RestoreReport, restore_backup
-from headwater.engine.backup.verification import VerifyReport, verify_backup
+from headwater.engine.backup.restore import (
+    RestoreReport,
+    VerifyReport,
+    restore_backup,
+    verify_backup,
+)
 
 __all__ = [
     "BackupReport",

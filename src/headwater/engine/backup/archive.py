@@ -34,6 +34,7 @@ from headwater.store.segment import SegmentChangedError
 
 CHUNK_BYTES: Final = 4 * MIB
 
+_ENDS_EARLY: Final = "the backup ends before its manifest: it was cut, or never finished"
 Advance = Callable[[int], None]
 Headers = dict[int, tuple[str, int]]
 """Where a member's bytes begin -> its name and length."""
@@ -132,12 +133,8 @@ class ArchiveReader:
             checksum.update(chunk)
             yield chunk
         if f"{checksum.value():016x}" != member.xxh3:
-            raise DamageError(
-                f"{member.name} in the backup is damaged: checksum does not match",
-                path=self._path,
-                offset=member.offset,
-                advice="use another backup",
-            )
+            what = f"{member.name} in the backup is damaged: checksum does not match"
+            raise self._damaged(what, member.offset)
 
     def _find_manifest(self) -> Manifest:
         offset = 0
@@ -145,18 +142,18 @@ class ArchiveReader:
         while True:
             block = self._file.read(offset, BLOCK_BYTES)
             if len(block) < BLOCK_BYTES:
-                raise self._ends_early(offset)
+                raise self._refusal(offset, _ENDS_EARLY)
             try:
                 header = decode_header(block)
                 if offset == 0:
                     heading = self._file.read(BLOCK_BYTES, BLOCK_BYTES)
                     check_heading(heading if header and header[0] == HEADING_NAME else b"")
                 if header is None:
-                    raise self._ends_early(offset)
+                    raise self._refusal(offset, _ENDS_EARLY)
             except UnknownFrameError as error:
                 raise NewerFormatError(error.reason, path=self._path) from error
             except FormatError as error:
-                raise self._refusal(error, offset) from error
+                raise self._refusal(offset, _damage(error)) from error
             name, size = header
             start = offset + BLOCK_BYTES
             headers[start] = header
@@ -164,43 +161,30 @@ class ArchiveReader:
                 return self._check_manifest(start, size, headers)
             offset = start + size + padding(size)
 
-    def _refusal(self, error: FormatError, offset: int) -> Exception:
+    def _refusal(self, offset: int, what: str) -> Exception:
         if offset == 0:
             return RequestError(f"{self._path} is not a backup of Headwater")
-        return DamageError(
-            f"the backup is damaged: {error.reason}",
-            path=self._path,
-            offset=offset,
-            advice="use another backup",
-        )
+        return self._damaged(what, offset)
 
-    def _ends_early(self, offset: int) -> Exception:
-        if offset == 0:
-            return RequestError(f"{self._path} is not a backup of Headwater")
-        return DamageError(
-            "the backup ends before its manifest: it was cut, or never finished",
-            path=self._path,
-            offset=offset,
-            advice="use another backup",
-        )
+    def _damaged(self, what: str, offset: int) -> DamageError:
+        return DamageError(what, path=self._path, offset=offset, advice="use another backup")
 
     def _check_manifest(self, start: int, size: int, headers: Headers) -> Manifest:
         contents = self._file.read(start, size)
         try:
             if len(contents) < size:
-                raise self._ends_early(start)
+                raise self._refusal(start, _ENDS_EARLY)
             manifest = decode_manifest(contents)
         except FormatError as error:
-            raise self._refusal(error, start) from error
+            raise self._refusal(start, _damage(error)) from error
         for member in manifest.members:
             if headers.get(member.offset) != (member.name, member.bytes):
-                raise DamageError(
-                    f"{member.name} is not where the manifest says",
-                    path=self._path,
-                    offset=member.offset,
-                    advice="use another backup",
-                )
+                raise self._damaged(f"{member.name} is not where the manifest says", member.offset)
         return manifest
+
+
+def _damage(error: FormatError) -> str:
+    return f"the backup is damaged: {error.reason}"
 
 
 def read_chunks(file: File, offset: int, length: int) -> Iterator[bytes]:

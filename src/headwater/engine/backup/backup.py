@@ -18,10 +18,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePath
 
-import numpy
-from numpy.typing import NDArray
-
 from headwater.config.engine import EngineSettings
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import (
     DiskFullError,
@@ -34,12 +32,10 @@ from headwater.core.errors import (
 from headwater.core.units import MIB, US_PER_MS
 from headwater.disk import Disk
 from headwater.engine.backup.archive import Advance, ArchiveWriter
-from headwater.engine.backup.facts import topic_facts
+from headwater.engine.backup.facts import StillClock, topic_facts
 from headwater.engine.backup.kafka_files import copy_kafka, kafka_bytes
-from headwater.engine.backup.log_files import copy_log, copy_snapshot
 from headwater.engine.backup.machine_files import MachineCopier, machine_bytes
-from headwater.engine.backup.segments import SegmentCopier
-from headwater.engine.backup.still_clock import StillClock
+from headwater.engine.backup.topic_files import SegmentCopier, copy_log, copy_snapshot
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.state.topic import Topic
 from headwater.format.backup import BACKUP_VERSION, BackupMember, BackupTopic, Manifest

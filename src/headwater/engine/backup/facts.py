@@ -1,17 +1,17 @@
-"""What a topic holds, in a few numbers that two copies of it must share."""
+"""What a topic holds, in a few numbers that two copies of it must share, as of one moment."""
 
 from __future__ import annotations
 
-import numpy
-
+from headwater.core.arrays import numpy
+from headwater.core.clock import Clock, Doorbell
 from headwater.engine.state.topic import Topic
 from headwater.format.backup import BackupTopic
 from headwater.format.checksum import checksum64
 from headwater.format.segment import IndexFlag
 from headwater.model.topic import TopicLog
 
-_DEAD = numpy.uint32(IndexFlag.DELETED | IndexFlag.LOST)
-_RECORD = numpy.uint32(IndexFlag.HAS_TAG | IndexFlag.HAS_NODE | IndexFlag.HAS_META)
+_DEAD = int(IndexFlag.DELETED | IndexFlag.LOST)
+_RECORD = int(IndexFlag.HAS_TAG | IndexFlag.HAS_NODE | IndexFlag.HAS_META)
 
 
 def topic_facts(topic: Topic, log: TopicLog) -> BackupTopic:
@@ -44,3 +44,24 @@ def _index_checksum(log: TopicLog) -> int:
         (entries["flags_check"][alive] & _RECORD).astype("<u4"),
     )
     return checksum64(b"".join(column.tobytes() for column in columns))
+
+
+class StillClock:
+    """A wall clock that stands still: a backup is read as of the moment it was made.
+
+    With the machine's own clock, records that have expired since would be gone from a copy before
+    a check could compare it, or a restore could go to an earlier time.
+    """
+
+    def __init__(self, clock: Clock, wall_ms: int) -> None:
+        self._clock = clock
+        self._wall_ms = wall_ms
+
+    def wall_ms(self) -> int:
+        return self._wall_ms
+
+    def monotonic_us(self) -> int:
+        return self._clock.monotonic_us()
+
+    def wait(self, doorbell: Doorbell, until_us: int | None) -> bool:
+        return self._clock.wait(doorbell, until_us)

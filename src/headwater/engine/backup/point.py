@@ -11,11 +11,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
 
-import numpy
-
 from headwater.config.engine import EngineSettings
 from headwater.config.machines import CompactionSettings, MachineSettings
 from headwater.config.wal import WalSettings
+from headwater.core.arrays import numpy
 from headwater.core.clock import Clock
 from headwater.core.errors import RequestError
 from headwater.disk import Disk
@@ -25,7 +24,7 @@ from headwater.engine.state.topic import Topic
 from headwater.format.segment import IndexFlag
 from headwater.model.idempotency import IdempotencyWindow
 
-_DEAD = numpy.uint32(IndexFlag.DELETED)
+_DEAD = int(IndexFlag.DELETED)
 
 
 @dataclass(frozen=True, slots=True)

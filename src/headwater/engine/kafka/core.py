@@ -8,25 +8,23 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
-import numpy
-
 from headwater.config.kafka import KafkaSettings
+from headwater.core.arrays import numpy
 from headwater.core.clock import Clock
 from headwater.core.durability import Durability
 from headwater.core.errors import ClosedError
 from headwater.core.units import US_PER_S
 from headwater.disk import Disk
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
-from headwater.engine.kafka.group_offsets import GroupOffsets
-from headwater.engine.kafka.memberships import Memberships
+from headwater.engine.kafka.group_state import GroupOffsets, Memberships
 from headwater.engine.kafka.partition import (
     KafkaPartition,
     KafkaTopic,
     PartitionCalls,
     PartitionTail,
+    TopicRegistry,
 )
 from headwater.engine.kafka.producers import Producers
-from headwater.engine.kafka.registry import TopicRegistry
 from headwater.engine.owner import Change, Owner
 from headwater.engine.state.damage_ledger import DamageLedger
 from headwater.format.kafka.checkpoint import SegmentMeta

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import DamageError, FormatError, StorageError
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError

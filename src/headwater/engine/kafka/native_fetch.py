@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any, Final
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError, StorageError
 from headwater.core.records import Record
 from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +28,7 @@ from headwater.format.kafka.entry import PREFIX_BYTES, entry_key, split_key
 from headwater.format.kafka.partition_names import partition_name
 from headwater.format.kafka.topic_hash import key_text, topic_hash
 from headwater.model.idempotency import IdempotencyWindow
+from headwater.recovery.history.kafka import KafkaTable
 
 ALL_RECORDS: Final = sys.maxsize
 """For a fetch that ends at its bytes only."""
@@ -356,3 +357,34 @@ class KafkaTopic:
                 tuple(partition.meta() for partition in self.partitions),
             )
         return self.saved
+
+
+class TopicRegistry(KafkaTable[KafkaTopic]):
+    """The owner's."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._by_key: dict[bytes, KafkaPartition] = {}
+
+    @property
+    def partitions(self) -> int:
+        """Of all topics."""
+        return len(self._by_key)
+
+    def by_key(self, key: bytes) -> KafkaPartition | None:
+        return self._by_key.get(key)
+
+    def add(self, topic: KafkaTopic) -> None:
+        super().add(topic)
+        self.add_partitions(topic.partitions)
+
+    def add_partitions(self, partitions: Iterable[KafkaPartition]) -> None:
+        for partition in partitions:
+            self._by_key[partition.entry_key] = partition
+
+    def remove(self, topic: KafkaTopic) -> None:
+        topic.dropped = True
+        super().remove(topic)
+        for partition in topic.partitions:
+            if self._by_key.get(partition.entry_key) is partition:
+                del self._by_key[partition.entry_key]

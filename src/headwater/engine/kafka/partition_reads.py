@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.clock import Clock
 from headwater.core.errors import StorageError
 from headwater.core.results import Tombstone
@@ -30,7 +29,6 @@ LOG_START: Final = "log_start"
 """Why records are gone: retention or DeleteRecords moved the start of the log."""
 IN_PASSING_BYTES_MAX: Final = 32 * KIB
 """Batches that are in memory and not longer are decoded at once."""
-_NO_SEQS: Final = numpy.empty(0, numpy.int64)
 
 
 @dataclass(slots=True)
@@ -110,7 +108,7 @@ def plan_partition(
     tombstone = _tombstone(from_seq, earliest, head)
     first_offset = from_seq if tombstone is None else earliest - 1
     at_end = first_offset >= head
-    selection = Selection(_NO_SEQS, first_offset, at_end, tombstone, 0)
+    selection = Selection(numpy.empty(0, numpy.int64), first_offset, at_end, tombstone, 0)
     plan = PartitionPlan(partition.name, selection, head, earliest, limit)
     if not at_end:
         plan.fetch = partition.plan_fetch(first_offset, bytes_max, limit)

@@ -9,13 +9,12 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable
 
-import numpy
-from numpy.typing import NDArray
 from pyroaring import BitMap64
 
+from headwater.core.arrays import NDArray, numpy
 from headwater.engine.kafka.core import KafkaCore
-from headwater.engine.kafka.effects import apply_event
 from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
+from headwater.engine.kafka.topics import apply_event
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, Runs, find_runs, group_by_key
 from headwater.recovery.history.kafka import first_offset, is_own, own_runs

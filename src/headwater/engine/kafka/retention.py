@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import RequestError
 from headwater.engine.kafka.configs import RETENTION_BYTES, RETENTION_MS, config_number
 from headwater.engine.kafka.core import KafkaCore

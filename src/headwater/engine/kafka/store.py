@@ -19,9 +19,8 @@ from headwater.engine.kafka.batch_appender import BatchAppender
 from headwater.engine.kafka.checkpointer import KafkaCheckpointer
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.fetch_plan import FetchPlanner
-from headwater.engine.kafka.group_offsets import Committed, OffsetKey, rows_of
+from headwater.engine.kafka.group_state import Committed, OffsetKey, rows_of, weight
 from headwater.engine.kafka.housekeeping import KafkaHousekeeping
-from headwater.engine.kafka.memberships import weight
 from headwater.engine.kafka.partition import KafkaTopic, PartitionCalls
 from headwater.engine.kafka.partition_reads import plan_partition
 from headwater.engine.kafka.recovered_state import restore
@@ -31,6 +30,7 @@ from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner, Pending
 from headwater.format.kafka import events
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
+from headwater.observe.waits import Waits
 from headwater.recovery.kafka.repair import TailCut, recover_kafka
 from headwater.recovery.kafka.survey import KafkaReport
 from headwater.store.kafka.files import KafkaSegmentFiles
@@ -60,7 +60,9 @@ class KafkaStore:
         *,
         make_shard: type[Shard] = Shard,
         make_maintenance: type[MaintenanceThread] = MaintenanceThread,
+        waits: Waits | None = None,
     ) -> None:
+        waits = waits or Waits(clock, 0)
         self.core = KafkaCore(
             disk, directory, settings, clock, owner, KafkaSegmentFiles(disk, directory)
         )
@@ -84,7 +86,7 @@ class KafkaStore:
             grow=self._topics.add_partitions,
             alter=self._topics.alter_configs,
         )
-        counters = WalCounters()
+        counters = WalCounters(waits=waits)
         self._log = BatchLog(
             disk, directory, settings, clock, counters, self._take_number, self._sealed, self._idle
         )
@@ -99,7 +101,9 @@ class KafkaStore:
             self.core, self._topics, self._checkpointer, self._take_number, self._seal
         )
         self._maintenance_thread = make_maintenance(
-            clock, settings.maintenance_interval_ms, self._housekeeping.run
+            clock,
+            settings.maintenance_interval_ms,
+            waits.activity("maintenance of Kafka's log")(self._housekeeping.run),
         )
         self.core.wake_maintenance = self._maintenance_thread.wake
         self._settings = settings.wal

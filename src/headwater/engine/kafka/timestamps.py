@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError, FormatError
 from headwater.engine.kafka.core import KafkaCore
 from headwater.engine.kafka.errors import RecordsRemovedError
@@ -25,7 +23,6 @@ from headwater.store.kafka.files import KafkaSegmentFiles
 
 WINDOW: Final = 65_536
 _LONG_AGO: Final = -(2**63)
-_EIGHT: Final = numpy.arange(8)
 
 
 class TimestampMatch(NamedTuple):
@@ -140,5 +137,5 @@ def newest_timestamps(files: KafkaSegmentFiles, located: Batches) -> NDArray[num
             continue
         at = positions[own]
         log = numpy.frombuffer(files.log(number, int(at.max()) + 8), numpy.uint8)
-        newest[own] = log[at[:, None] + _EIGHT].view(">i8").reshape(-1)
+        newest[own] = log[at[:, None] + numpy.arange(8)].view(">i8").reshape(-1)
     return newest

@@ -15,9 +15,8 @@ from typing import Any, NoReturn
 
 from headwater.core.errors import StorageError
 from headwater.disk import Disk
-from headwater.engine.kafka.group_offsets import Committed, OffsetKey
-from headwater.engine.kafka.partition import KafkaTopic, PartitionCalls
-from headwater.engine.kafka.registry import TopicRegistry
+from headwater.engine.kafka.group_state import Committed, OffsetKey
+from headwater.engine.kafka.partition import KafkaTopic, PartitionCalls, TopicRegistry
 from headwater.engine.owner import Pending
 from headwater.engine.state.parts import Part, Parts
 from headwater.format.kafka import events

@@ -5,18 +5,18 @@ Owns the directory `machines/`: definitions, instances, their log, snapshots, hi
 opened for damage (I5) is away, and topics are served without it.
 
 Threads: the owner decides and keeps the tables; the store's shard thread writes and syncs the
-log; its maintenance thread expires, compacts and prunes (`maintenance`, `compactor`); any thread
+log; its maintenance thread expires, compacts and prunes (`maintenance`); any thread
 reads the log from a plan (`log_reader`). The feeder's thread copies transitions to their topic
 (`transition_feeder`).
 
 A change: `dispatch` finds its operation, `operations` drives it, `store` checks it. `draft` sees
-what is committed and what is on its way (`ahead`), `book` alone gives offsets and submits one
+what is committed and what is on its way (`tables`), `book` alone gives offsets and submits one
 ticket; events of one turn share one (`event_batcher`; a batch is whole or absent, I2). When the
 log has it, its effects change `tables`, in the log's order, and the call is answered exactly once
 (I15); an acknowledged change is there after a crash (I1). `responses` turns results into
 what HTTP and programs get.
 
-Followers (`watchers`, `transition_watch`, webhooks, the feeder) read live from bounded memory and
+Followers (`watchers`, `dispatch`, webhooks, the feeder) read live from bounded memory and
 earlier entries from the log; a slow one costs only itself (I14), and a gap is reported with its
 range (I9). Compaction writes a snapshot first and deletes only what no retention hold needs (I7).
 

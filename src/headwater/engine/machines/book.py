@@ -14,9 +14,8 @@ from typing import Any
 from headwater.api.machine_requests import FlushAll, Request, Sees
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError, InvariantError, OverloadedError
-from headwater.engine.machines.ahead import Ahead
 from headwater.engine.machines.draft import Draft, PlainDraft
-from headwater.engine.machines.tables import EntryEffect, Tables
+from headwater.engine.machines.tables import Ahead, EntryEffect, Tables
 from headwater.engine.owner import Pending
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.model.machines.errors import MachineError

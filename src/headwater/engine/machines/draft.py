@@ -14,7 +14,6 @@ from typing import Any, Final
 import msgspec
 
 from headwater.api import machine_requests as requests
-from headwater.engine.machines.ahead import Ahead
 from headwater.engine.machines.answers import (
     Answer,
     Applied,
@@ -25,8 +24,7 @@ from headwater.engine.machines.answers import (
     Pong,
     SnapshotNoted,
 )
-from headwater.engine.machines.repeats import applied_again, created_again
-from headwater.engine.machines.tables import EntryEffect, InstanceDeletion, Tables
+from headwater.engine.machines.tables import Ahead, EntryEffect, InstanceDeletion, Tables
 from headwater.format.machines import bodies
 from headwater.format.machines.entry import (
     HEADER_BYTES,
@@ -405,6 +403,36 @@ class PlainDraft(Draft):
 
 def _no_instance(name: object) -> MachineError:
     return MachineError(INSTANCE_NOT_FOUND, f"there is no instance {name!r}")
+
+
+# -- repeats under a known idempotency key: the answer of the first call, with applied: false
+
+
+def created_again(known: RememberedAnswer, request: requests.CreateInstance) -> Created:
+    instance = known.instance
+    if request.instance_id not in (None, instance.id):
+        raise _another(known, f"made {instance.id!r}")
+    return Created(
+        instance.id, instance.machine, instance.version, known.from_state, known.wal_offset, False
+    )
+
+
+def applied_again(known: RememberedAnswer, request: requests.ApplyEvent) -> Applied:
+    if request.event != known.event:
+        raise _another(known, f"applied {known.event!r}")
+    after = known.instance
+    return Applied(
+        after.id, after.machine, after.version, known.from_state, after.state, after.ctx,
+        known.wal_offset, False, known.event_id,
+    )  # fmt: skip
+
+
+def _another(known: RememberedAnswer, what: str) -> MachineError:
+    return MachineError(
+        CONFLICT,
+        f"idempotency key {known.key!r} was used for another request: it {what}",
+        details={"idempotency_key": known.key, "wal_offset": known.wal_offset},
+    )
 
 
 _OPERATIONS: Final[dict[type, Callable[[Draft, Any], Answer]]] = {

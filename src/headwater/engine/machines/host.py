@@ -75,6 +75,7 @@ class MachineHost:
                     core.owner,
                     progress or _no_progress,
                     holds=core.holds,
+                    waits=core.waits,
                 )
                 if self.on_open is not None:
                     self.on_open(store)

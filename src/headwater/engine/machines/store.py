@@ -35,7 +35,6 @@ from headwater.engine.machines.answers import (
 from headwater.engine.machines.archive import Archive
 from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
 from headwater.engine.machines.book import Book
-from headwater.engine.machines.compactor import Compactor
 from headwater.engine.machines.event_batcher import EventBatcher, PendingEvent
 from headwater.engine.machines.log_reader import (
     CommittedLog,
@@ -43,7 +42,7 @@ from headwater.engine.machines.log_reader import (
     ReadCounters,
     WalReadPlan,
 )
-from headwater.engine.machines.maintenance import MachineMaintenance
+from headwater.engine.machines.maintenance import Compactor, MachineMaintenance
 from headwater.engine.machines.positions import WATCH_HELD_BYTES_MAX
 from headwater.engine.machines.recovery import (
     make_directories,
@@ -54,13 +53,17 @@ from headwater.engine.machines.recovery import (
     wal_directory,
 )
 from headwater.engine.machines.snapshots import SnapshotFiles
-from headwater.engine.machines.statistics import statistics_of
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers
 from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.owner import Owner, Pending
 from headwater.engine.state.retention_holds import RetentionHolds
-from headwater.format.machines.names import HISTORY_DIRECTORY, global_offset, segment_of
+from headwater.format.machines.names import (
+    HISTORY_DIRECTORY,
+    global_offset,
+    segment_of,
+    within_segment,
+)
 from headwater.model.machines.definition import check_machine_name, check_version
 from headwater.model.machines.errors import (
     INSTANCE_NOT_FOUND,
@@ -70,6 +73,7 @@ from headwater.model.machines.errors import (
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.values import checked_offset, checked_text, checked_whole
 from headwater.model.retention_hold import MACHINES_LOG, HoldOwner, RetentionHold
+from headwater.observe.waits import Waits
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.entry_log import EntryLog
@@ -103,6 +107,7 @@ class MachineStore:
         holds: RetentionHolds | None = None,
         make_shard: type[Shard] = Shard,
         make_maintenance: type[MaintenanceThread] = MaintenanceThread,
+        waits: Waits | None = None,
     ) -> None:
         """Open and recover. One process at a time has a directory. `holds`: consumers that need
         old log are in there already, because compaction may begin before this returns."""
@@ -116,12 +121,14 @@ class MachineStore:
             opened = recover(disk, directory, settings, progress)
             self.report = opened.report
             self.tables = opened.tables
-            self._build(make_shard, make_maintenance)
+            self._build(make_shard, make_maintenance, waits or Waits(clock, 0))
         except BaseException:
             self._lock.release()
             raise
 
-    def _build(self, make_shard: type[Shard], make_maintenance: type[MaintenanceThread]) -> None:
+    def _build(
+        self, make_shard: type[Shard], make_maintenance: type[MaintenanceThread], waits: Waits
+    ) -> None:
         settings, clock = self.settings, self._clock
         position = self.report.log.position
         self._read_counters = ReadCounters()
@@ -140,7 +147,7 @@ class MachineStore:
             plain_entries=not settings.entry_header_checksum,
         )
         self.batcher = EventBatcher(self.book, self._owner)
-        counters = WalCounters()
+        counters = WalCounters(waits=waits)
         self._log = self.book.log = EntryLog(
             self._disk,
             wal_directory(self.directory),
@@ -174,7 +181,9 @@ class MachineStore:
             self.book, self.compactor, self._files, self._owner, clock, settings
         )
         self._maintenance_thread = make_maintenance(
-            clock, settings.keep_interval_ms, self.maintenance.round
+            clock,
+            settings.keep_interval_ms,
+            waits.activity("maintenance of machines")(self.maintenance.round),
         )
         self._log.open()
         if settings.switch_interval_us is not None:
@@ -394,8 +403,27 @@ class MachineStore:
         return position if position is None else min(position, end)
 
     def wal_stats(self) -> WalStats:
-        reading, damaged = self._read_counters, self.report.damaged_entries
-        return statistics_of(self.book, self.shard, reading, damaged)
+        """What the log counts about itself."""
+        book, reading, counters = self.book, self._read_counters, self.shard.counters
+        end = book.committed_offset
+        newest, oldest = segment_of(end), min(book.oldest_segment, segment_of(end))
+        first = book.first_sequence.get(oldest, book.committed_sequence)
+        return WalStats(
+            end,
+            book.latest_offset,
+            newest - oldest + 1,
+            (newest - oldest) * book.segment_bytes + within_segment(end),
+            oldest,
+            newest,
+            book.committed_sequence - first,
+            self.report.damaged_entries,
+            counters.bytes_written,
+            reading.bytes_read,
+            counters.groups,
+            reading.reads,
+            counters.syncs,
+            self.shard.state.value,
+        )
 
     @property
     def log_state(self) -> LogState:

@@ -1,19 +1,26 @@
-"""Everything machines know, as of the last committed entry. The owner's alone.
+"""Everything machines know: as of the last committed entry, and what is on its way to the disk. The
+owner's alone.
 
 Changes arrive in the order of the log: live ones as effects, when their entries are committed, and
 at a start those that the fold of the log (`recovery.history.machines`) makes of it. Both are put
 together by the same rules, so replaying gives what was live.
+
+Instances are listed in the order of their ids: all, by machine, and by machine and state. Ids are
+kept in sorted blocks, so that finding, adding and removing one of a million moves a few thousand
+bytes, and a page begins without a scan of what is before it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import deque
-from heapq import heappop, heappush
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import heappop, heappush, merge
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headwater.engine.machines.listing import Listing
 from headwater.format.machines.bodies import Body
 from headwater.model.machines.definition import Definition
 from headwater.model.machines.errors import MACHINE_NOT_FOUND, MachineError
@@ -21,7 +28,132 @@ from headwater.model.machines.instance import Instance
 from headwater.model.machines.remembered import Key, RememberedAnswer
 from headwater.recovery.history.machines import MachineSink, empties
 
+BLOCK_IDS_MAX: Final = 1_024
 DELETIONS_MAX: Final = 10_000
+_UNKNOWN: Final = object()
+
+
+class SortedIds:
+    __slots__ = ("_blocks", "_count", "_lasts")
+
+    def __init__(self) -> None:
+        self._blocks: list[list[str]] = []
+        self._lasts: list[str] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[str]:
+        for block in self._blocks:
+            yield from block
+
+    def load(self, ids: list[str]) -> None:
+        """Begin with these, which are sorted already."""
+        half = BLOCK_IDS_MAX // 2
+        self._blocks = [ids[at : at + half] for at in range(0, len(ids), half)]
+        self._lasts = [block[-1] for block in self._blocks]
+        self._count = len(ids)
+
+    def add(self, name: str) -> None:
+        self._count += 1
+        if not self._blocks:
+            self._blocks.append([name])
+            self._lasts.append(name)
+            return
+        at = min(bisect_left(self._lasts, name), len(self._blocks) - 1)
+        block = self._blocks[at]
+        insort(block, name)
+        self._lasts[at] = block[-1]
+        if len(block) > BLOCK_IDS_MAX:
+            half = len(block) // 2
+            self._blocks[at : at + 1] = [block[:half], block[half:]]
+            self._lasts.insert(at, block[half - 1])
+
+    def remove(self, name: str) -> None:
+        at = bisect_left(self._lasts, name)
+        block = self._blocks[at]
+        del block[bisect_left(block, name)]
+        self._count -= 1
+        if block:
+            self._lasts[at] = block[-1]
+        else:
+            del self._blocks[at], self._lasts[at]
+
+    def page(self, offset: int, limit: int) -> list[str]:
+        ids: list[str] = []
+        for block in self._blocks:
+            if offset >= len(block):
+                offset -= len(block)
+                continue
+            ids += block[offset : offset + limit - len(ids)]
+            offset = 0
+            if len(ids) >= limit:
+                break
+        return ids
+
+
+class Listing:
+    def __init__(self) -> None:
+        self._all = SortedIds()
+        self._by_machine: dict[str, SortedIds] = {}
+        self._by_state: dict[str, dict[str, SortedIds]] = {}
+        """State, then machine."""
+
+    def load(self, instances: Iterable[Instance]) -> None:
+        """Begin with these, in any order; those of a snapshot are sorted, which makes it quick."""
+        everything = sorted(instances, key=lambda instance: instance.id)
+        machines: dict[str, list[str]] = {}
+        states: dict[tuple[str, str], list[str]] = {}
+        for instance in everything:
+            machines.setdefault(instance.machine, []).append(instance.id)
+            states.setdefault((instance.state, instance.machine), []).append(instance.id)
+        self._all.load([instance.id for instance in everything])
+        for machine, ids in machines.items():
+            self._by_machine.setdefault(machine, SortedIds()).load(ids)
+        for (state, machine), ids in states.items():
+            self._ids(state, machine).load(ids)
+
+    def changed(self, before: Instance | None, after: Instance | None) -> None:
+        if before is not None and after is not None and before.machine == after.machine:
+            if before.state != after.state:
+                self._ids(before.state, before.machine).remove(before.id)
+                self._ids(after.state, after.machine).add(after.id)
+            return
+        if before is not None:
+            self._all.remove(before.id)
+            self._by_machine[before.machine].remove(before.id)
+            self._ids(before.state, before.machine).remove(before.id)
+        if after is not None:
+            self._all.add(after.id)
+            self._by_machine.setdefault(after.machine, SortedIds()).add(after.id)
+            self._ids(after.state, after.machine).add(after.id)
+
+    def page(
+        self, machine: str | None, state: str | None, offset: int, limit: int
+    ) -> tuple[list[str], int]:
+        """The ids of a page, and how many there are in all."""
+        if state is None:
+            chosen = self._all if machine is None else self._by_machine.get(machine)
+            return _page(chosen, offset, limit)
+        of_state = self._by_state.get(state, {})
+        if machine is not None:
+            return _page(of_state.get(machine), offset, limit)
+        total = sum(map(len, of_state.values()))
+        return list(islice(merge(*of_state.values()), offset, offset + limit)), total
+
+    def _ids(self, state: str, machine: str) -> SortedIds:
+        machines = self._by_state.get(state)
+        if machines is None:
+            machines = self._by_state[state] = {}
+        ids = machines.get(machine)
+        if ids is None:
+            ids = machines[machine] = SortedIds()
+        return ids
+
+
+def _page(ids: SortedIds | None, offset: int, limit: int) -> tuple[list[str], int]:
+    return ([], 0) if ids is None else (ids.page(offset, limit), len(ids))
 
 
 class EntryEffect(msgspec.Struct, frozen=True, gc=False):
@@ -224,3 +356,55 @@ class Tables(MachineSink):
             "instances": [self.instances[name] for name in sorted(self.instances)],
             "keys": [self.keys[key] for key in sorted(self.keys)],
         }
+
+
+class Ahead:
+    """What is on its way to the disk: later than the tables, earlier than any new draft."""
+
+    def __init__(self) -> None:
+        self.instances: dict[str, Instance | None] = {}
+        """None: deleted."""
+        self.definitions: dict[tuple[str, int], Definition] = {}
+        self.keys: dict[Key, RememberedAnswer] = {}
+        self.deletions: dict[str, InstanceDeletion] = {}
+
+    def note(
+        self,
+        instances: Mapping[str, Instance | None],
+        definitions: Mapping[tuple[str, int], Definition],
+        keys: Mapping[Key, RememberedAnswer],
+        deletions: Mapping[str, InstanceDeletion],
+    ) -> None:
+        self.instances.update(instances)
+        if deletions:
+            self.deletions.update(deletions)
+        if definitions:
+            self.definitions.update(definitions)
+        if keys:
+            self.keys.update(keys)
+
+    def forget(
+        self,
+        instances: Mapping[str, Instance | None],
+        definitions: Mapping[tuple[str, int], Definition],
+        keys: Mapping[Key, RememberedAnswer],
+        deletions: Mapping[str, InstanceDeletion],
+    ) -> None:
+        """These are committed: the tables have them, unless something newer is on its way."""
+        for name, instance in instances.items():
+            if self.instances.get(name, _UNKNOWN) is instance:
+                del self.instances[name]
+        for version in definitions:
+            self.definitions.pop(version, None)
+        for key, remembered in keys.items():
+            if self.keys.get(key) is remembered:
+                del self.keys[key]
+        for name, deletion in deletions.items():
+            if self.deletions.get(name) is deletion:
+                del self.deletions[name]
+
+    def clear(self) -> None:
+        self.instances.clear()
+        self.definitions.clear()
+        self.keys.clear()
+        self.deletions.clear()

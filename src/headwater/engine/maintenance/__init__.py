@@ -8,7 +8,7 @@ state in which the round still gives space back (I12).
 
 In the order of a round:
 
-1. `background_loader` loads an idle topic that has work.
+1. `BackgroundLoader` loads an idle topic that has work.
 2. `checkpointer` appends what the log holds to segments, syncs data, then index, writes a mark to
    the log and syncs it; only then does memory change. At every point a whole copy is readable
    (I1, I7).

@@ -14,9 +14,7 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.core.units import MIB

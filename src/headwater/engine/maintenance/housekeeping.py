@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from functools import partial
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -11,7 +13,6 @@ import msgspec
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
-from headwater.engine.maintenance.background_loader import BackgroundLoader
 from headwater.engine.maintenance.checkpointer import Checkpointer
 from headwater.engine.maintenance.reclaimer import Reclaimer
 from headwater.engine.maintenance.snapshotter import Snapshotter
@@ -19,13 +20,82 @@ from headwater.engine.start.losses import RecoveryNotes
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
+from headwater.engine.topics.loader import install, load_once
 from headwater.format.topic_frames import encode_checkpoint_mark
 from headwater.store.failures import is_no_room
+from headwater.store.reclaim import may_relocate
+from headwater.store.topic_directory import TopicDirectory
 from headwater.wal.committer import LogState
 from headwater.wal.ticket import Ticket
 
+CHECKS_PER_ROUND: Final = 256
+"""How many directories are listed in a round: bounds how long the round takes."""
 KEYS_INTERVAL_US: Final = 60 * US_PER_S
 """How often keys of writes are checked for expiry, topic by topic. Writes check their own."""
+
+
+class BackgroundLoader:
+    """Topics that are loaded though no call needs them, because maintenance has work in them.
+
+    A start leaves a topic that was idle unread until a call needs it. Two kinds cannot wait for
+    that: those whose records expire, and those that keep more in the hot tier than may stay there,
+    when a cold tier was given to them since. One a round is enough: no caller waits for it.
+    """
+
+    def __init__(self, core: EngineCore) -> None:
+        self._core = core
+        self._unchecked: Iterator[Topic] = iter(())
+        self._failed: dict[int, Exception] = {}
+        """Topics that could not be read, by id; the one that was tried last stands last."""
+
+    def begin(self) -> None:
+        """After a start: any topic may have more in the hot tier than the settings now say."""
+        core = self._core
+        if core.cold is not None:
+            self._unchecked = iter([topic for topic in core.registry if not topic.loaded])
+
+    def load_one(self) -> Exception | None:
+        """Gives what is wrong with a topic that cannot be read, for the end of the round: it must
+        not keep maintenance from the others (I6)."""
+        call = self._core.owner.call
+        topic = call(self._expiring) or self._moving() or call(self._failed_before)
+        if topic is not None:
+            self._failed.pop(topic.topic_id, None)
+            try:
+                loaded = load_once(self._core, topic)
+                call(lambda: install(topic, loaded, self._core))
+            except (OSError, HeadwaterError) as error:
+                self._failed[topic.topic_id] = error
+        return next(iter(self._failed.values()), None)
+
+    def _expiring(self) -> Topic | None:
+        for topic in self._core.expiring.values():
+            if not topic.loaded and topic.topic_id not in self._failed:
+                return topic
+        return None
+
+    def _moving(self) -> Topic | None:
+        core = self._core
+        for topic in islice(self._unchecked, CHECKS_PER_ROUND):
+            if topic.loaded or topic.dropped or topic.broken is not None:
+                continue
+            directory = TopicDirectory(core.disk, topic.files.directory)
+            try:
+                directory.scan()
+                moves = may_relocate(directory.hot_bytes(), core.settings.segments)
+            except OSError:
+                moves = True  # reading it will show what is wrong
+            if moves:
+                return topic
+        return None
+
+    def _failed_before(self) -> Topic | None:
+        for topic_id in list(self._failed):
+            topic = self._core.registry.by_id(topic_id)
+            if topic is not None and not topic.loaded:
+                return topic
+            del self._failed[topic_id]
+        return None
 
 
 class Housekeeping:
@@ -58,7 +128,8 @@ class Housekeeping:
         if core.wal.state is LogState.POISONED:
             return
         with self._turn:
-            unreadable = self._unasked.load_one()
+            with core.waits.activity("loading of a topic"):
+                unreadable = self._unasked.load_one()
             core.owner.call(self._sweep)
             if core.settings.total_bytes_max:
                 core.owner.call(self._count_bytes)
@@ -66,12 +137,13 @@ class Housekeeping:
                 if self._snapshot_due():
                     self._checkpoint_all()
                 else:
-                    self._checkpointer.run(full=False)
+                    with core.waits.activity("checkpoint"):
+                        self._checkpointer.run(full=False)
             except (OSError, HeadwaterError) as error:
                 if is_no_room(error):
-                    self._reclaimer.run()  # what was deleted gives the room that was missing
+                    self._reclaim()  # what was deleted gives the room that was missing
                 raise
-            self._reclaimer.run()
+            self._reclaim()
             if unreadable is not None:
                 raise unreadable
 
@@ -82,14 +154,20 @@ class Housekeeping:
 
     def _checkpoint_all(self) -> None:
         core = self._core
-        cut = self._checkpointer.run(full=True)
+        with core.waits.activity("checkpoint"):
+            cut = self._checkpointer.run(full=True)
         if (core.changed or cut.jobs or self._log_takes_the_room()) and not core.broken:
-            self._reclaimer.hide_dropped_topics()
-            self._snapshotter.write(cut.covered)
-            self._reclaimer.remove_hidden()
+            with core.waits.activity("snapshot"):
+                self._reclaimer.hide_dropped_topics()
+                self._snapshotter.write(cut.covered)
+                self._reclaimer.remove_hidden()
         self._snapshot_at_us = core.clock.monotonic_us()
         self._bytes_at_snapshot = self._wal_bytes()
         self._rotations_seen = self._rotations()
+
+    def _reclaim(self) -> None:
+        with self._core.waits.activity("sealing, rewriting and retention"):
+            self._reclaimer.run()
 
     def begin(self) -> None:
         """What an earlier process left half done in the topics' directory."""

@@ -3,28 +3,38 @@
 A lease takes effect at once and is answered when the log has what it must have: nothing, unless
 leases are durable or the claim's number is not covered by a ceiling. An ack takes effect when the
 log has the delete, like every delete (I8); until then no other worker can get the job.
+
+Reading the records of jobs, wherever they lie, is an operation of its own.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
 
 from headwater.config.topic import TopicType
+from headwater.core.arrays import numpy
 from headwater.core.errors import HeadwaterError, NotAQueueError
 from headwater.core.limits import CLAIM_BYTES_MAX, LEASE_MS_CLAMP
 from headwater.core.records import Record
 from headwater.core.results import Claimed, ClaimedJob, LeaseResult, QueueStats
 from headwater.core.units import US_PER_MS, US_PER_S
+from headwater.engine.operation import AsOwner, InFiles, Operation
 from headwater.engine.owner import Change
+from headwater.engine.partition import FrameRun, ReadPlan
 from headwater.engine.state.topic import ClaimRequest, Topic, TopicQueue
+from headwater.engine.topics.operations import EMPTY_ROUNDS_MAX, Take, Taken, take_records
 from headwater.engine.topics.protocols import TopicEngine
+from headwater.engine.topics.reader import ReadFilter
 from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.format.topic_frames import RecordsDeleted
 from headwater.model.queue import Grant, LeaseHistory, QueueLeases, Verdict, share
 from headwater.model.queue.history import resume
 from headwater.model.queue.live_jobs import fitting
+from headwater.model.slots import as_run
+from headwater.store.segment import SegmentChangedError
 
 _log = logging.getLogger("headwater.queues")
 
@@ -39,6 +49,10 @@ NOWHERE_FOR_DAMAGED: Final = "damaged, and the queue has no dead_letter topic to
 COVERED: Final = Change(lambda: True)
 """Nothing has to be logged: answered already."""
 COVERED.result = True
+P = TypeVar("P")
+_EVERYTHING = ReadFilter()
+AT_HAND_CHUNKS_MAX: Final = 8
+"""More chunks than this are those of single writes: they are put together before they are read."""
 
 
 class Queues:
@@ -433,3 +447,59 @@ class Queues:
     def _wall_of(self, at_us: int) -> int:
         clock = self._core.clock
         return clock.wall_ms() + (at_us - clock.monotonic_us()) // US_PER_MS
+
+
+def runs_at_hand(topic: Topic, seqs: Sequence[int]) -> list[FrameRun] | None:
+    """As the owner: where the frames of these records lie, when they are neighbours, all alive, and
+    in a few chunks of the tail. None when they are not: then their reading is planned."""
+    run, tail_first = as_run(seqs), topic.tail.first_seq
+    if run is None or tail_first is None or run.start < tail_first:
+        return None
+    if not topic.log.index.all_live(run.start, run.stop):
+        return None
+    runs: list[FrameRun] = []
+    for chunk in topic.tail.chunks(run.start, run.stop - 1):
+        if len(runs) == AT_HAND_CHUNKS_MAX:
+            return None
+        first = max(run.start - chunk.first_seq, 0)
+        offsets = numpy.array(chunk.offsets[first : run.stop - chunk.first_seq], numpy.int64)
+        runs.append(FrameRun(chunk.buffer, offsets, in_segment=False))
+    return runs
+
+
+def fetch_records(
+    engine: TopicEngine, topic: Topic, seqs: Sequence[int]
+) -> Operation[dict[int, Record]]:
+    """These records, as far as they are there and can be read."""
+    records = yield from fetch_as(engine, topic, seqs, take_records)
+    return {record.seq: record for record in records}
+
+
+def fetch_as(engine: TopicEngine, topic: Topic, seqs: Sequence[int], take: Take[P]) -> Operation[P]:
+    """The same in the form that `take` gives them, in the order of their seqs."""
+    make_plan = partial(engine.reader.plan_seqs, topic, seqs)
+    return (yield from fetch_planned(engine, topic, make_plan, take))
+
+
+def fetch_planned(
+    engine: TopicEngine, topic: Topic, make_plan: Callable[[], ReadPlan], take: Take[P]
+) -> Operation[P]:
+    """The same for a plan that is made as the owner, together with what else is to be asked."""
+    for _ in range(EMPTY_ROUNDS_MAX):
+        plan: ReadPlan = yield AsOwner(make_plan)
+        work = partial(_taken, plan, take)
+        taken: Taken[P] | None = (yield InFiles(work)) if plan.waits_for_files else work()
+        if taken is None:
+            continue  # a segment was rewritten or went away in between
+        if taken.findings and (yield AsOwner(partial(plan.note_damage, taken.findings))):
+            continue  # what is damaged is known now, and left out of the next plan
+        engine.core.counters.records_read += taken.records
+        return taken.payload
+    raise SegmentChangedError(f"{topic.name!r} is being rewritten; try again")
+
+
+def _taken(plan: ReadPlan, take: Take[P]) -> Taken[P] | None:
+    try:
+        return take(plan, _EVERYTHING)
+    except SegmentChangedError:
+        return None

@@ -19,9 +19,8 @@ from headwater.core.results import Claimed, LeaseResult, QueueStats
 from headwater.core.units import US_PER_MS
 from headwater.engine.operation import Answered, AsOwner, Operation, Woken
 from headwater.engine.owner import Change
-from headwater.engine.queues.claims import COVERED, Queues
+from headwater.engine.queues.claims import COVERED, Queues, fetch_records
 from headwater.engine.queues.dead_letters import dead_letter_operation
-from headwater.engine.queues.job_records import fetch_records
 from headwater.engine.state.topic import ClaimRequest, Topic
 from headwater.engine.topics.operations import EMPTY_ROUNDS_MAX, loaded_topic
 from headwater.engine.topics.protocols import TopicEngine

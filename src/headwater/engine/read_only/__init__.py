@@ -15,8 +15,8 @@ new view and begins again. A read gives rows of one moment or an error, never ro
 and never a deleted record that a view has seen deleted (I8). It sees what is written, which may
 be a moment before it is synced and acknowledged.
 
-`directory_check` reads a whole data directory and compares it with itself (the cold tier with
-`cold_check`); backups use views, too. Start reading with `view`.
+`directory_check` reads a whole data directory and compares it with itself (the cold tier
+too); backups use views, too. Start reading with `view`.
 """
 
 from headwater.engine.read_only.database import ReadOnlyDatabase, open_read_only

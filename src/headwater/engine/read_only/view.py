@@ -27,6 +27,7 @@ from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
 from headwater.model.retention_clock import RetentionClock
+from headwater.observe.waits import Waits
 from headwater.recovery.topics.follower import LogFollower
 from headwater.recovery.topics.replay import FrameGroup
 from headwater.recovery.topics.report import inspect_until_stable, refuse_unfinished
@@ -71,6 +72,7 @@ class DirectoryView:
             settings,
             clock,
             BatonOwner(),
+            Waits(clock, 0),
             RetentionClock(clock.wall_ms(), clock.monotonic_us()),
             SeqCeilings(settings.wal.head_ahead),
             TailCache(settings.cache_bytes),

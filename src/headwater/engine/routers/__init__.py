@@ -4,7 +4,7 @@ Owns the definitions and their positions, which are kept in `state`. A definitio
 the shard of its destination (`definitions`); a position is a mark, written with checkpoints and
 with what is flushed.
 
-Copies are made on one thread (`forwarder_thread`), which does not exist until there is a router.
+Copies are made on one thread (`ForwarderThread`), which does not exist until there is a router.
 A round (`copy_rounds`) takes the sources whose turn it is by priority, reads a stretch of each
 once for all routers at that position, encodes the copies (`copies`) and lets the owner publish
 them (`copy_publisher`). Writers never wait for it, and under pressure it goes last (I13).

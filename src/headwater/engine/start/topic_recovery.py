@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-
 from headwater.config.topic import TopicSettings, stored_settings
+from headwater.core.arrays import numpy
 from headwater.core.errors import DamageError, NewerFormatError, StorageError
 from headwater.engine.start.losses import RecoveryNotes, close_gaps
 from headwater.engine.start.router_replay import RouterReplay

@@ -25,6 +25,7 @@ from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import ShardMeta
 from headwater.model.retention_clock import RetentionClock
 from headwater.model.topic import TopicLog
+from headwater.observe.waits import Waits
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.maps import SegmentMaps
 from headwater.store.segment_stores import ColdTier, SegmentStore
@@ -78,6 +79,8 @@ class EngineCore:
     settings: EngineSettings
     clock: Clock
     owner: Owner
+    waits: Waits
+    """What writes waited for, where that was long."""
     retention: RetentionClock
     ceilings: SeqCeilings
     cache: TailCache

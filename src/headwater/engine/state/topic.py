@@ -25,10 +25,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Protocol
 
-import numpy
-from numpy.typing import NDArray
-
 from headwater.config.topic import TopicSettings, check_topic_name
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import HeadwaterError, InvariantError, StorageError, TopicNotFoundError
 from headwater.core.results import TopicState
 from headwater.engine.owner import Change

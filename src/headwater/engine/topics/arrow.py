@@ -9,10 +9,9 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any, Final, NamedTuple
 
-import numpy
-
 from headwater.api.call_list import ARROW_ROWS_MAX, ArrowCall
 from headwater.core import limits
+from headwater.core.arrays import numpy
 from headwater.core.results import ArrowPage, Tombstone
 from headwater.core.units import MIB
 from headwater.engine.operation import InFiles, Operation

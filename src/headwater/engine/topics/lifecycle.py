@@ -14,8 +14,6 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import numpy
-
 from headwater.config.topic import (
     TopicSettings,
     TopicType,
@@ -25,6 +23,7 @@ from headwater.config.topic import (
     refuse_letters,
     topic_settings,
 )
+from headwater.core.arrays import numpy
 from headwater.core.durability import Durability
 from headwater.core.errors import OverloadedError, TopicNotEmptyError, TopicNotFoundError
 from headwater.core.results import Deleted, TopicState

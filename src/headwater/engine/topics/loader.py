@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import PurePath
 
-import numpy
-
 from headwater.config.topic import stored_settings
+from headwater.core.arrays import numpy
 from headwater.core.errors import DamageError, ForeignFileError, StorageError
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic

@@ -13,9 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import RequestError
 from headwater.core.records import Record
 from headwater.engine.partition import FrameRun, ReadPlan

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.format.kafka.topic_hash import TOPIC_HASH_BYTES
 from headwater.format.layout import Field, Layout
 
@@ -39,12 +37,12 @@ KEY_AT: Final = ENTRY.offset_of("org_id")
 KEY_BYTES: Final = ENTRY_BYTES - KEY_AT
 
 _ENTRY_WORDS: Final = ENTRY_BYTES // 8
-_SPREAD: Final = numpy.uint64(0x9E3779B97F4A7C15)
+_SPREAD: Final = 0x9E3779B97F4A7C15
 """Keeps the partitions of a topic apart when entries are sorted by a mix of their keys."""
 _SCAN_ENTRIES: Final = 65_536
 """Entries that are read in one step when the end of an index is searched for."""
 
-Entries = NDArray[Any]
+Entries: TypeAlias = "NDArray[Any]"
 """An array of `ENTRY.dtype`."""
 
 

@@ -2,7 +2,6 @@
 
 from headwater.format.segment.entry import (
     ENTRY_BYTES,
-    INDEX_DTYPE,
     INDEX_ENTRY,
     MEMORY_FLAGS,
     Entries,
@@ -61,7 +60,6 @@ from headwater.format.segment.verify import (
 __all__ = [
     "ENTRY_BYTES",
     "FAULT_MEANING",
-    "INDEX_DTYPE",
     "INDEX_ENTRY",
     "MEMORY_FLAGS",
     "SEGMENT_BYTES_MAX",

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntFlag
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
 from headwater.format.layout import Field, Layout
 from headwater.format.segment.frame import SEGMENT_FRAME_BYTES_MIN
@@ -36,12 +34,11 @@ INDEX_ENTRY: Final = Layout(
 
 _native: Final = compiled("frames")
 _native_entries: Final = compiled("entries")
-INDEX_DTYPE: Final = INDEX_ENTRY.dtype
 ENTRY_BYTES: Final = INDEX_ENTRY.size
 """20: entry of a seq is at (seq - first_seq) x 20."""
 
-Entries = NDArray[numpy.void]
-"""An array of INDEX_DTYPE."""
+Entries: TypeAlias = "NDArray[numpy.void]"
+"""An array of `INDEX_ENTRY.dtype`."""
 
 
 class IndexFlag(IntFlag):
@@ -61,24 +58,22 @@ class IndexFlag(IntFlag):
 MEMORY_FLAGS: Final = int(IndexFlag.IN_WAL | IndexFlag.DAMAGED)
 """Never written to a file."""
 
-_FLAGS_MASK: Final = numpy.uint32(0xFF)
-_CHECK_SHIFT: Final = numpy.uint32(8)
-_LOW: Final = numpy.uint64(0xFFFF_FFFF)
-_HALF: Final = numpy.uint64(32)
+_FLAGS_MASK: Final = 0xFF
+_CHECK_SHIFT: Final = 8
+_LOW: Final = 0xFFFF_FFFF
+_HALF: Final = 32
 
 # Odd digits of well known constants, below the prime; each product stays under 2^56 and the sum
 # of all of them under 2^59, so nothing overflows before the one division.
 CHECK_PRIME: Final = 16_777_213
-_PRIME: Final = numpy.uint64(CHECK_PRIME)
-_WEIGHT_OFFSET: Final = numpy.uint64(0x9E3779)
-_WEIGHT_LEN: Final = numpy.uint64(0x6A09E7)
-_WEIGHT_TS_LOW: Final = numpy.uint64(0xBB67AF)
-_WEIGHT_TS_HIGH: Final = numpy.uint64(0x3C6EF3)
-_WEIGHT_FLAGS: Final = numpy.uint64(0xA54FF5)
+_WEIGHT_OFFSET: Final = 0x9E3779
+_WEIGHT_LEN: Final = 0x6A09E7
+_WEIGHT_TS_LOW: Final = 0xBB67AF
+_WEIGHT_TS_HIGH: Final = 0x3C6EF3
+_WEIGHT_FLAGS: Final = 0xA54FF5
 SEQ_WEIGHT: Final = 0x510E53
-_WEIGHT_SEQ_LOW: Final = numpy.uint64(SEQ_WEIGHT)
-_WEIGHT_SEQ_HIGH: Final = numpy.uint64(0x9B0569)
-_START: Final = numpy.uint64(0x1F83D9)
+_WEIGHT_SEQ_HIGH: Final = 0x9B0569
+_START: Final = 0x1F83D9
 
 
 def decode_entries(buffer: bytes | bytearray | memoryview) -> Entries:
@@ -88,7 +83,7 @@ def decode_entries(buffer: bytes | bytearray | memoryview) -> Entries:
             f"{len(buffer)} bytes are not a whole number of entries",
             len(buffer) - len(buffer) % ENTRY_BYTES,
         )
-    return numpy.frombuffer(buffer, INDEX_DTYPE).copy()
+    return numpy.frombuffer(buffer, INDEX_ENTRY.dtype).copy()
 
 
 def pack_entries(
@@ -100,7 +95,7 @@ def pack_entries(
         times = [ts] * count if isinstance(ts, int) else list(ts)
         packed: bytes = _native.index_entries(lengths, times, flags)
         return packed
-    entries = numpy.zeros(count, INDEX_DTYPE)
+    entries = numpy.zeros(count, INDEX_ENTRY.dtype)
     entries["len"] = lengths
     entries["ts"] = ts
     entries["flags_check"] = flags
@@ -152,12 +147,12 @@ def _checks(entries: Entries, flags: NDArray[Any], first_seq: int) -> NDArray[nu
         return checks
     ts = entries["ts"]
     seq = numpy.uint64(first_seq) + numpy.arange(len(entries), dtype=numpy.uint64)
-    total = entries["offset"] * _WEIGHT_OFFSET
-    total += entries["len"] * _WEIGHT_LEN
+    total: NDArray[numpy.uint64] = entries["offset"].astype(numpy.uint64) * _WEIGHT_OFFSET
+    total += entries["len"].astype(numpy.uint64) * _WEIGHT_LEN
     total += (ts & _LOW) * _WEIGHT_TS_LOW
     total += (ts >> _HALF) * _WEIGHT_TS_HIGH
-    total += flags * _WEIGHT_FLAGS
-    total += (seq & _LOW) * _WEIGHT_SEQ_LOW
+    total += flags.astype(numpy.uint64) * _WEIGHT_FLAGS
+    total += (seq & _LOW) * SEQ_WEIGHT
     total += (seq >> _HALF) * _WEIGHT_SEQ_HIGH
     total += _START
-    return (total % _PRIME).astype(numpy.uint32)
+    return (total % CHECK_PRIME).astype(numpy.uint32)

@@ -15,8 +15,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.format.frame import CHECKSUM_BYTES
 from headwater.format.segment.entry import (
     CHECK_PRIME,

@@ -16,17 +16,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, FrameType
 from headwater.format.layout import Layout
 from headwater.format.segment.entry import (
-    INDEX_DTYPE,
+    INDEX_ENTRY,
     MEMORY_FLAGS,
     Entries,
     IndexFlag,
@@ -43,7 +41,7 @@ from headwater.format.segment.frame import (
 )
 from headwater.native import compiled
 
-Integers = NDArray[numpy.int64]
+Integers: TypeAlias = "NDArray[numpy.int64]"
 
 _native: Final = compiled("frames")
 _columns: Final = compiled("columns")
@@ -63,7 +61,7 @@ _ALIKE_MIN: Final = 256
 _ALIKE_BYTES_MAX: Final = 4 * 2**20
 _COPY_BYTES_MAX: Final = 1_000
 """Frames up to about this size are cheaper to copy than to check in place."""
-_DEAD_FLAGS: Final = numpy.uint8(IndexFlag.DELETED | IndexFlag.LOST)
+_NOT_DEAD_FLAGS: Final = 0xFF & ~int(IndexFlag.DELETED | IndexFlag.LOST)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +192,9 @@ def _dead_rows(
     if dead_ts is None or len(dead) != count or len(dead_ts) != count:
         raise FormatError(f"{count} records need as many dead flags and times")
     is_dead: NDArray[numpy.bool_] = dead != 0
-    if numpy.any(dead[is_dead] & ~_DEAD_FLAGS) or not numpy.all(dead[is_dead] & IndexFlag.DELETED):
+    if numpy.any(dead[is_dead] & _NOT_DEAD_FLAGS) or not numpy.all(
+        dead[is_dead] & IndexFlag.DELETED
+    ):
         raise FormatError("a dead record is deleted or deleted and lost, nothing else")
     return is_dead
 
@@ -277,7 +277,7 @@ def _finish(
     """Write lengths, flags, checksums and states into the joined bytes; return the entries."""
     if len(data) > SEGMENT_BYTES_MAX:
         raise FormatError(f"a run of {len(data)} bytes does not fit into a segment")
-    entries = numpy.zeros(len(columns.sizes), INDEX_DTYPE)
+    entries = numpy.zeros(len(columns.sizes), INDEX_ENTRY.dtype)
     if not len(entries):
         return entries
     ends = numpy.cumsum(columns.sizes)

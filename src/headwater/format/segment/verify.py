@@ -9,13 +9,11 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any, Final
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
 from headwater.format.frame import CHECKSUM_BYTES, FrameFlag
 from headwater.format.segment.entry import (
-    INDEX_DTYPE,
+    INDEX_ENTRY,
     Entries,
     IndexFlag,
     index_flags,
@@ -33,9 +31,9 @@ from headwater.format.segment.run import Integers, at_each_byte, hash_ranges, he
 from headwater.native import compiled
 
 _native: Final = compiled("entries")
-_RECORD_FLAGS: Final = numpy.uint8(sum(FrameFlag))
-_DELETED_FLAG: Final = numpy.uint8(IndexFlag.DELETED)
-_DELETED_STATE: Final = numpy.uint8(FrameState.DELETED)
+_RECORD_FLAGS: Final = int(sum(FrameFlag))
+_DELETED_FLAG: Final = int(IndexFlag.DELETED)
+_DELETED_STATE: Final = int(FrameState.DELETED)
 
 
 class FrameFault(IntEnum):
@@ -187,6 +185,6 @@ def rebuild_entries(
         gone = IndexFlag.DELETED if record.state is FrameState.DELETED else 0
         rows.append((at, record.size, record.ts, record.flags | gone))
         at += record.size
-    entries = numpy.array(rows, INDEX_DTYPE)
+    entries = numpy.array(rows, INDEX_ENTRY.dtype)
     seal_checks(entries, first_seq)
     return entries, ended

@@ -20,10 +20,8 @@ import itertools
 from collections.abc import Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-import numpy
-from numpy.typing import NDArray
-
 from headwater.config.topic import TopicSettings, stored_settings
+from headwater.core.arrays import NDArray, numpy
 from headwater.format.control import (
     IdempotencyEntry,
     decode_head_watermark,

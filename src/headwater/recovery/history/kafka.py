@@ -25,9 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sized
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.format.kafka import events
 from headwater.format.kafka.entry import Runs
 from headwater.format.kafka.events import AnyEvent

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
-import numpy
-from numpy.typing import NDArray
 
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
 from headwater.disk import Disk
 from headwater.format.checksum import checksum64

@@ -15,8 +15,8 @@ from pathlib import PurePath
 from typing import Final, NamedTuple, TypeVar
 
 import msgspec
-import numpy
 
+from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.disk import Disk, File, OpenMode, read_whole
 from headwater.format.checksum import RunningChecksum, checksum64

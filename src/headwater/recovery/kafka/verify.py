@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode

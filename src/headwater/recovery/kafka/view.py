@@ -18,9 +18,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final, NamedTuple
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import (
     DamageError,
     FormatError,
@@ -88,7 +86,6 @@ _NOTHING_TO_SYNC: Final = (errno.EROFS, errno.EINVAL, errno.ENOTSUP)
 """A file system that is read-only, or that does not know what a sync is."""
 _REFUSED: Final = (BatchVerdict.NEWER, BatchVerdict.UNFOLLOWED)
 """No crash and no owner at work leaves such a batch."""
-_EVENT_KEY: Final = numpy.frombuffer(events.INTERNAL_KEY, f"V{len(events.INTERNAL_KEY)}")[0]
 
 
 class SeenSegment(NamedTuple):
@@ -400,7 +397,7 @@ def _take_events(
             if taken.verdict in _REFUSED:
                 raise _refused(taken, path, begin - PREFIX_BYTES)
 
-    ours = numpy.flatnonzero(keys_of(entries) == _EVENT_KEY)
+    ours = numpy.flatnonzero(keys_of(entries) == _event_key())
     ours = ours[~holes_in(entries[ours])]
     if not entries["length"][ours].all():  # a newer checkpoint has what they said
         raise SegmentChangedError(f"{index_name(number)} was rewritten; read it again")
@@ -410,10 +407,17 @@ def _take_events(
         _check_owners(path, entries[done:], topics)
 
 
+def _event_key() -> numpy.void:
+    """As `keys_of` gives it."""
+    key: numpy.void = numpy.frombuffer(events.INTERNAL_KEY, f"V{len(events.INTERNAL_KEY)}")[0]
+    return key
+
+
 def _check_owners(path: PurePath, entries: Entries, topics: SeenTopics) -> None:
     stored = find_runs(entries[entries["length"] > 0]).entries
+    event_key = _event_key()
     for at, key in enumerate(keys_of(stored)):
-        if key != _EVENT_KEY and not topics.owns(key.tobytes()):
+        if key != event_key and not topics.owns(key.tobytes()):
             offset = int(stored["physical_offset"][at])
             raise DamageError(STRANGER, path=path, offset=offset, advice=_ADVICE)
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple, Protocol
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import File
@@ -28,7 +27,6 @@ from headwater.format.kafka.events import INTERNAL_KEY, Synced, decode_event, en
 from headwater.format.kafka.names import index_name
 
 _LONGEST: Final = len(encode_event(Synced(2**63), 0))
-_KEY: Final = numpy.frombuffer(INTERNAL_KEY, numpy.uint8)
 _NOTHING: Final = memoryview(b"")
 
 
@@ -154,7 +152,7 @@ def entries_known_synced(number: int, entries: Entries, after: int, log: Readabl
     """
     behind = numpy.ascontiguousarray(entries[after:])
     raw = behind.view(numpy.uint8).reshape(len(behind), behind.dtype.itemsize)
-    ours = (raw[:, KEY_AT:] == _KEY).all(axis=1)
+    ours = (raw[:, KEY_AT:] == numpy.frombuffer(INTERNAL_KEY, numpy.uint8)).all(axis=1)
     ours &= (behind["segment_id"] == number) & (behind["length"] <= _LONGEST)
     for at in numpy.flatnonzero(ours)[::-1].tolist():
         offset, length = int(behind["physical_offset"][at]), int(behind["length"][at])

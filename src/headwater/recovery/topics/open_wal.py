@@ -11,6 +11,7 @@ from headwater.core.clock import Clock
 from headwater.core.errors import AccessError
 from headwater.disk import DirectoryLock, Disk, sync_names
 from headwater.format.names import WAL_DIRECTORY
+from headwater.observe.waits import Waits
 from headwater.recovery.directory import access_error
 from headwater.recovery.topics.repair import RecoveredWal, recover
 from headwater.recovery.topics.replay import FrameGroup, replay
@@ -70,6 +71,7 @@ def open_wal(
     listener: Listener = resolve_quietly,
     policy: SyncPolicy | None = None,
     make_wal: type[ShardedWal] = ShardedWal,
+    waits: Waits | None = None,
 ) -> OpenWal:
     lock = claim_directory(disk, directory)
     try:
@@ -84,6 +86,7 @@ def open_wal(
             clock,
             listener,
             policy,
+            waits,
         )
     except OSError as error:
         lock.release()

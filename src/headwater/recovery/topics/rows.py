@@ -10,12 +10,11 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import PurePath
 from typing import Any, Final
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError, FormatError
 from headwater.format.frame import (
     FRAME,
@@ -24,7 +23,7 @@ from headwater.format.frame import (
     FrameType,
     decode_frame,
 )
-from headwater.format.segment import INDEX_DTYPE, SEGMENT_FRAME_BYTES_MIN, Entries, IndexFlag
+from headwater.format.segment import INDEX_ENTRY, SEGMENT_FRAME_BYTES_MIN, Entries, IndexFlag
 from headwater.format.table import FrameTable, read_table
 from headwater.recovery.topics.replay import FrameGroup
 
@@ -40,7 +39,7 @@ def entries_in_log(
     sizes: NDArray[numpy.int64], ts: NDArray[numpy.uint64], flags: NDArray[numpy.uint8]
 ) -> Entries:
     """Index entries for records that are only in the log, from the columns of their frames."""
-    entries = numpy.zeros(len(sizes), INDEX_DTYPE)
+    entries = numpy.zeros(len(sizes), INDEX_ENTRY.dtype)
     entries["len"] = sizes - _SHRINKAGE
     entries["ts"] = ts
     entries["flags_check"] = flags | numpy.uint8(IndexFlag.IN_WAL)
@@ -100,10 +99,9 @@ def replay_rows(
     controls: Collection[FrameType] = _CONTROLS,
 ) -> Iterator[Frame | RecordRows]:
     """Everything a snapshot does not cover; of control frames, only these kinds."""
-    wanted = _chosen(controls)
-    kept = wanted | _chosen([FrameType.APPEND])
+    kept = frozenset({*controls, FrameType.APPEND})
     for table, buffer, path in _tables(groups, covered):
-        needed = kept[table.type]
+        needed = _chosen(kept)[table.type]
         some = table if needed.all() else _rows(table, needed)
         yield from _split(some, buffer, path)
 
@@ -113,14 +111,16 @@ def replay_controls(
 ) -> Iterator[tuple[list[int], list[Frame]]]:
     """Control frames of these kinds, many frames of the log at a time, and the topics that those
     many are about. A checkpoint mark is about many topics, and is not counted."""
-    wanted = _chosen(controls)
+    wanted = frozenset(controls)
     for table, buffer, path in _tables(groups, covered):
         topics = numpy.unique(table.topic_id[table.type != _MARK]).tolist()
-        rows = numpy.flatnonzero(wanted[table.type]).tolist()
+        rows = numpy.flatnonzero(_chosen(wanted)[table.type]).tolist()
         yield topics, [_control(table, buffer, path, row) for row in rows]
 
 
-def _chosen(kinds: Collection[FrameType]) -> NDArray[numpy.bool_]:
+@cache
+def _chosen(kinds: frozenset[FrameType]) -> NDArray[numpy.bool_]:
+    """Of each byte whether it is the type of such a frame."""
     return numpy.isin(numpy.arange(256), [int(kind) for kind in kinds])
 
 

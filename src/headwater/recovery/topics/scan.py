@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import NamedTuple
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import UnknownFrameError, decode_frame, skim_frames

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy
-
 from headwater.config.topic import TopicSettings
+from headwater.core.arrays import numpy
 from headwater.format.frame import FrameFlag
 from headwater.format.segment import (
-    INDEX_DTYPE,
+    INDEX_ENTRY,
     SEGMENT_FRAME_BYTES_MIN,
     Entries,
     IndexFlag,
@@ -124,7 +123,7 @@ def _load_gap(
 
 def _unreadable(count: int, ts: int) -> Entries:
     """Records that were not deleted and cannot be read, as the index of a damaged file has them."""
-    entries = numpy.zeros(count, INDEX_DTYPE)
+    entries = numpy.zeros(count, INDEX_ENTRY.dtype)
     entries["len"] = SEGMENT_FRAME_BYTES_MIN
     entries["ts"] = ts
     entries["flags_check"] = IndexFlag.DAMAGED

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, read_whole

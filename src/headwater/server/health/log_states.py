@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from headwater.core.errors import PoisonedError
-from headwater.engine.readiness import engine_shards, state_name
+from headwater.engine.metrics import engine_shards, state_name
 from headwater.observe.logs import Logger
 from headwater.server.backend import Backend
 from headwater.wal.committer import LogState

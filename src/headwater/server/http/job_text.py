@@ -7,8 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from headwater.engine.operation import Operation
 from headwater.engine.partition import FrameRun, ReadPlan
-from headwater.engine.queues.claims import Queues
-from headwater.engine.queues.job_records import fetch_planned, runs_at_hand
+from headwater.engine.queues.claims import Queues, fetch_planned, runs_at_hand
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import Taken
 from headwater.engine.topics.protocols import TopicEngine

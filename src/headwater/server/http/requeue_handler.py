@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headwater.engine.queues.requeue import requeue_operation
+from headwater.engine.queues.dead_letters import requeue_operation
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.queue_handlers import require_queue

@@ -118,6 +118,7 @@ class KafkaListener:
                     self._clock,
                     engine.core.owner,
                     _silent,
+                    waits=engine.core.waits,
                 ),
             )
         except CAUSES as error:

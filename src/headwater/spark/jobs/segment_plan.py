@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from headwater.config.store import SegmentSettings
 from headwater.disk import Disk
 from headwater.format.segment import (
-    INDEX_DTYPE,
+    INDEX_ENTRY,
     SEGMENT_FRAME_BYTES_MIN,
     Entries,
     IndexFlag,
@@ -143,7 +143,7 @@ def _without_dropped(segments: list[Segment], earliest_seq: int) -> list[Segment
 
 
 def _copy(topic_id: int, base: Base) -> SegmentItem:
-    return SegmentItem(topic_id, base.segment.first_seq, base, numpy.empty(0, INDEX_DTYPE))
+    return SegmentItem(topic_id, base.segment.first_seq, base, numpy.empty(0, INDEX_ENTRY.dtype))
 
 
 class _Planner:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import errno
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
-import numpy
-from numpy.typing import NDArray
-
+from headwater.core.arrays import NDArray, numpy
 from headwater.format.kafka.entry import Entries
 from headwater.store.kafka.files import KafkaSegmentFiles
 
-Ids = NDArray[numpy.uint64]
+Ids: TypeAlias = "NDArray[numpy.uint64]"
 
 
 class SegmentTable(NamedTuple):

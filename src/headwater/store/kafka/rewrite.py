@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import PurePath
 from typing import Final
 
-import numpy
-
+from headwater.core.arrays import numpy
 from headwater.core.units import MIB
 from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, sync_names, write_all
 from headwater.format.checksum import checksum64

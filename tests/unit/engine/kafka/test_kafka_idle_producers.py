@@ -11,7 +11,7 @@ from headwater.config.kafka import KafkaSettings
 from headwater.core.errors import FormatError, HeadwaterError, RequestError
 from headwater.core.units import US_PER_S
 from headwater.disk import read_whole, replace_file
-from headwater.engine.kafka import producer_expiry
+from headwater.engine.kafka import housekeeping
 from headwater.engine.kafka.errors import SequenceError
 from headwater.engine.kafka.producers import AWAKE_MAX, Producers
 from headwater.format.kafka.batch import BatchHeader, read_header
@@ -222,7 +222,7 @@ def test_a_checkpoint_says_again_what_did_not_change() -> None:
 
 
 def test_many_are_forgotten_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(producer_expiry, "_SLICE", 10)
+    monkeypatch.setattr(housekeeping, "_SLICE", 10)
     life = new_life()
     life.create("clicks", 30)
     for producer_id in range(25):
@@ -232,23 +232,23 @@ def test_many_are_forgotten_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> 
     life.clock.advance(25 * HOUR_US)
     looked: list[int] = []
     slices: list[int] = []
-    shrink = producer_expiry.ProducerExpiry._shrink
+    shrink = housekeeping.ProducerExpiry._shrink
 
-    def counted(self: producer_expiry.ProducerExpiry, *args: object) -> int:
+    def counted(self: housekeeping.ProducerExpiry, *args: object) -> int:
         gone = shrink(self, *args)  # type: ignore[arg-type]
         looked.append(gone)
         return gone
 
-    def one_slice(self: producer_expiry.ProducerExpiry, *args: object) -> None:
+    def one_slice(self: housekeeping.ProducerExpiry, *args: object) -> None:
         looked.clear()
         take(self, *args)  # type: ignore[arg-type]
         slices.append(sum(looked))
         assert sum(looked) <= 10
         assert len(looked) <= 10
 
-    take = producer_expiry.ProducerExpiry._slice
-    monkeypatch.setattr(producer_expiry.ProducerExpiry, "_shrink", counted)
-    monkeypatch.setattr(producer_expiry.ProducerExpiry, "_slice", one_slice)
+    take = housekeeping.ProducerExpiry._slice
+    monkeypatch.setattr(housekeeping.ProducerExpiry, "_shrink", counted)
+    monkeypatch.setattr(housekeeping.ProducerExpiry, "_slice", one_slice)
     life.store.housekeep()
     assert sum(slices) == 55
     assert not life.store.core.idempotent

@@ -8,8 +8,8 @@ from headwater.config.kafka import KafkaSettings
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError, OverloadedError
-from headwater.engine.kafka.effects import apply_event
-from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.group_state import Committed
+from headwater.engine.kafka.topics import apply_event
 from headwater.engine.partition import Produced
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.events import TopicMadeEvent

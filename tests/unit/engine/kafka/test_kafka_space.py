@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from headwater.core.errors import DiskFullError, HeadwaterError
-from headwater.engine.kafka.group_offsets import Committed
+from headwater.engine.kafka.group_state import Committed
 from headwater.format.kafka.entry import keys_of
 from headwater.format.kafka.names import SPARE_NAME
 from headwater.server.kafka.failures import code_of

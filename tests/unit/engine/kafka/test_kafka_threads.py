@@ -15,6 +15,7 @@ from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.owner import BatonOwner, LoopOwner, Owner, wait_for
 from headwater.engine.partition import Produced
 from headwater.format.kafka.records import decode_records
+from headwater.observe.waits import Waits
 from tests.rig.kafka import batch_of
 from tests.server.running_server import eventually
 
@@ -96,7 +97,7 @@ def test_many_threads_write_and_read_while_the_keeper_keeps(tmp_path: Path) -> N
 def test_an_event_loop_is_the_owner_and_never_waits(tmp_path: Path) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        store = await asyncio.to_thread(opened, tmp_path, LoopOwner(loop))
+        store = await asyncio.to_thread(opened, tmp_path, LoopOwner(loop, Waits(SystemClock(), 0)))
         made: asyncio.Future[None] = loop.create_future()
         creation = store.create_topic(1, "orders", 1)
         creation.on_done = lambda _: made.set_result(None)
