@@ -124,8 +124,6 @@ class NativeAppender:
             create=False,
             synced=durability is Durability.FSYNC,
         )
-        if write.error is not None:
-            raise write.error
         if key is None:
             return write
         sent = self._producers.take(header, write.first_seq - 1, None if write.done else write)

@@ -26,7 +26,7 @@ from headwater.core.errors import (
     TopicExistsIncompatibleError,
 )
 from headwater.core.results import Appended
-from headwater.core.units import US_PER_MS
+from headwater.core.units import MIB, US_PER_MS
 from headwater.engine.owner import Change
 from headwater.engine.pressure import PressureControl
 from headwater.engine.state.engine_core import EngineCore
@@ -43,25 +43,43 @@ from headwater.wal.ticket import Ticket
 
 _DURABLE: Final = int(FrameFlag.DURABLE)
 _SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
+SUBMISSION_WRITERS: Final = 512
+"""Roughly: what comes in the next turn need not wait for a larger one."""
+SUBMISSION_BYTES: Final = 1 * MIB
+"""With so many, what is done once for a submission costs little beside them."""
 
 
 class _Submission:
-    """What one turn brings to one shard in one class: it becomes one ticket."""
+    """What one turn brings to one shard in one class: writes with their frames. It becomes one
+    ticket."""
 
-    __slots__ = ("frame_count", "is_sent", "parts", "writers", "writes")
+    __slots__ = ("bodies", "frame_counts", "writes")
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
-        self.frame_count = 0
-        self.writers = 0
         self.writes: list[Write] = []
-        self.is_sent = False
-        """The log has it, or has refused it."""
+        self.bodies: list[bytes] = []
+        self.frame_counts: list[int] = []
+
+    def add(self, write: Write, body: bytes, frame_count: int) -> None:
+        self.writes.append(write)
+        self.bodies.append(body)
+        self.frame_counts.append(frame_count)
 
     def ticket(self, durability: Durability) -> Ticket:
-        ticket = Ticket(b"".join(self.parts), self.frame_count, durability, context=self.writes)
-        ticket.writers = self.writers
+        body, frame_count = b"".join(self.bodies), sum(self.frame_counts)
+        ticket = Ticket(body, frame_count, durability, context=self.writes)
+        ticket.writers = sum([write.writers for write in self.writes])
         return ticket
+
+    def halves(self) -> tuple[_Submission, _Submission]:
+        middle = len(self.writes) // 2
+        return self._some(slice(middle)), self._some(slice(middle, None))
+
+    def _some(self, some: slice) -> _Submission:
+        part = _Submission()
+        part.writes, part.bodies = self.writes[some], self.bodies[some]
+        part.frame_counts = self.frame_counts[some]
+        return part
 
 
 class Appender:
@@ -80,6 +98,9 @@ class Appender:
         self._begun: list[Write] = []
         """Writes of this turn: they have their seqs, in this order, and go to the log together."""
         self._sending = False
+        self._published_at_once = False
+        """By this submission, without the log."""
+        self._writers_max = min(SUBMISSION_WRITERS, core.settings.wal.queue_submissions_max)
         self._send: Final = self.send_begun
         core.send_begun = self._send
 
@@ -95,8 +116,8 @@ class Appender:
         disable_backpressure: bool = False,
         synced: bool = False,
     ) -> Write:
-        """Take a write along with this turn. Raises what refuses it before it has seqs; every other
-        answer comes through `Write.on_done`, or is there already.
+        """Take a write along with this turn. Raises what refuses it at once; every other answer
+        comes through `Write.on_done`, or is there already.
 
         `synced` has the ack of a disk-class topic wait for the sync, this once.
         """
@@ -115,7 +136,10 @@ class Appender:
             self._topics.forget_if_never_made(topic)
             raise
         write.synced = synced
-        self._collect(write)
+        self._begun.append(write)
+        self._core.owner.at_end_of_turn(self._send)
+        if write.error is not None:
+            raise write.error
         return write
 
     def append_turn(self, batches: Mapping[Topic, EncodedRecords]) -> list[Write | HeadwaterError]:
@@ -135,10 +159,6 @@ class Appender:
         if self._begun:
             self._core.owner.at_end_of_turn(self._send)
         return started
-
-    def _collect(self, write: Write) -> None:
-        self._begun.append(write)
-        self._core.owner.at_end_of_turn(self._send)
 
     def _begin(
         self,
@@ -239,32 +259,63 @@ class Appender:
         self._sending = True
         try:
             while self._begun:
-                writes, self._begun = self._begun, []
+                count = self._fitting()
+                writes, self._begun = self._begun[:count], self._begun[count:]
                 self._submit(writes)
         finally:
             self._sending = False
-        if self._core.on_published is not None:
-            self._core.on_published()
+        if self._published_at_once:
+            self._published_at_once = False
+            if self._core.on_published is not None:
+                self._core.on_published()
+
+    def _fitting(self) -> int:
+        """How many of those that were begun are one submission."""
+        writers = size = 0
+        for count, write in enumerate(self._begun):
+            writers += write.writers
+            size += write.records.size
+            if count and (writers > self._writers_max or size > SUBMISSION_BYTES):
+                return count
+        return len(self._begun)
 
     def _submit(self, writes: list[Write]) -> None:
         submissions: dict[tuple[int, Durability], _Submission] = {}
+        answered: set[Write] = set()
         try:
             frames = encode_batches([_columns_of(write) for write in writes])
             for write, made in zip(writes, frames, strict=True):
                 self._join(write, made, submissions)
             # A topic's writes that wait for a sync stand behind those that do not.
             for (shard, durability), submission in sorted(submissions.items(), key=_waits):
-                try:
-                    self._core.submit_to(shard, submission.ticket(durability))
-                except HeadwaterError as refusal:
-                    submission.is_sent = True
-                    self._publisher.failed(submission.writes, refusal)
-                submission.is_sent = True
+                refusal = self._hand_over(shard, durability, submission)
+                answered.update(submission.writes)
+                if refusal is not None:
+                    self._publisher.failed(*refusal)
         except Exception as mistake:
-            sent = {id(w) for each in submissions.values() if each.is_sent for w in each.writes}
-            unsent = [write for write in writes if not write.done and id(write) not in sent]
-            self._publisher.failed(unsent, _answer_to(mistake))
-            raise
+            left = [write for write in writes if not (write.done or write in answered)]
+            if not left:
+                raise
+            self._publisher.failed(left, _answer_to(mistake))
+
+    def _hand_over(
+        self, shard: int, durability: Durability, submission: _Submission
+    ) -> tuple[list[Write], HeadwaterError] | None:
+        """Writes that the shard refuses, and why. When it has no room for all it takes those that
+        came first."""
+        try:
+            self._core.submit_to(shard, submission.ticket(durability))
+        except OverloadedError as refusal:
+            if len(submission.writes) == 1:
+                return submission.writes, refusal
+            first, second = submission.halves()
+            refused = self._hand_over(shard, durability, first)
+            if refused is None:
+                return self._hand_over(shard, durability, second)
+            return refused[0] + second.writes, refused[1]
+        except HeadwaterError as refusal:
+            return submission.writes, refusal
+        return None
 
     def _join(
         self,
@@ -283,8 +334,9 @@ class Appender:
         if durability is not Durability.FSYNC:
             write.logged = durability.is_logged
             durability = self._class_for(write, durability)
-            is_next = topic.in_flight == 1 or write.first_seq == topic.log.visible_seq + 1
+            is_next = write.first_seq == topic.log.visible_seq + 1
             if not durability.is_logged and topic.creation is None and is_next:
+                self._published_at_once = True
                 self._publisher.published([write])
                 return
             if not write.logged:
@@ -296,11 +348,9 @@ class Appender:
         submission = submissions.get(address)
         if submission is None:
             submission = submissions[address] = _Submission()
-        submission.parts += control
-        submission.parts.append(body)
-        submission.frame_count += control_frames + count
-        submission.writers += write.writers
-        submission.writes.append(write)
+        if control:
+            body = b"".join((*control, body))
+        submission.add(write, body, control_frames + count)
 
     def _control(self, write: Write) -> tuple[list[bytes], int]:
         """What stands in front of its records in their group, and how many frames these are."""
@@ -366,10 +416,12 @@ def _waits(submission: tuple[tuple[int, Durability], _Submission]) -> bool:
 
 
 def _answer_to(mistake: Exception) -> HeadwaterError:
-    """To writes that were not sent because of it."""
+    """To writes that were not sent because of it; who answers a client logs what it was."""
+    error: HeadwaterError = InvariantError("something went wrong here; nothing was written")
     if isinstance(mistake, MemoryError):
-        return OverloadedError("there is no memory for this write; nothing was written, try again")
-    return InvariantError(f"nothing was written: {mistake!r}")
+        error = OverloadedError("there is no memory for this write; nothing was written, try again")
+    error.__cause__ = mistake
+    return error
 
 
 def _remember(write: Write) -> list[bytes]:

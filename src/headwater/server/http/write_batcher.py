@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Final
 from headwater.config.server import LimitSettings
 from headwater.config.topic import Discard
 from headwater.core import limits
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.core.results import Appended
-from headwater.core.units import MIB
 from headwater.engine.owner import Pending
+from headwater.engine.topics.appender import SUBMISSION_BYTES, SUBMISSION_WRITERS
 from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, checked_key
 from headwater.format.frame import FrameFlag
@@ -43,16 +43,10 @@ if TYPE_CHECKING:
 _native: Final = compiled("bodies")
 _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 
-MEMBERS_MAX: Final = 512
-"""Of one submission, roughly: the next turn need not wait for a larger one."""
-TURN_BYTES: Final = 1 * MIB
-"""Of bodies: with so many, what is done once for a submission costs little beside them."""
-
 
 def take_write(batcher: WriteBatcher, exchange: Exchange) -> None:
     """POST /v0/topics/:topic."""
     if not (exchange.head.is_plain_write and batcher.add(exchange)):
-        batcher.flush()  # what came before it on its connection stays before it
         batcher.write_alone(exchange)
 
 
@@ -109,7 +103,7 @@ class WriteBatcher:
         """Take a write along; False when its topic has to check each by itself."""
         if self.engine is None:
             return False
-        if self._came >= MEMBERS_MAX or self._came_bytes >= TURN_BYTES:
+        if self._came >= SUBMISSION_WRITERS or self._came_bytes >= SUBMISSION_BYTES:
             self.flush()
         name = exchange.head.parameters[0]
         batch = self._batches.get(name)
@@ -204,7 +198,7 @@ class WriteBatcher:
         by_topic: dict[Topic, _Batch] = {}
         for batch in batches:
             if batch.members and engine.find(batch.topic.name) is not batch.topic:
-                self._send_one_by_one(batch)  # it was dropped since they came
+                self._send_one_by_one(batch.members)  # it was dropped since they came
             elif batch.members:
                 batch.records.writers = len(batch.members)
                 by_topic[batch.topic] = batch
@@ -218,20 +212,23 @@ class WriteBatcher:
             return
         for batch, write in zip(by_topic.values(), started, strict=True):
             if isinstance(write, HeadwaterError):
-                self._send_one_by_one(batch)
+                self._send_one_by_one(batch.members)
             elif write.done:
                 self._answer(batch.counts, batch.members, write)
             else:
                 write.on_done = partial(self._answer, batch.counts, batch.members)
 
-    def _send_one_by_one(self, batch: _Batch) -> None:
+    def _send_one_by_one(self, members: Sequence[Exchange]) -> None:
         """Nothing of them was taken together. Alone, each gets the answer that is its own."""
-        for exchange in batch.members:
+        for exchange in members:
             exchange.usage.end()
             exchange.attempt(self.write_alone)
 
     def _answer(self, counts: list[int], members: list[Exchange], write: Pending[Appended]) -> None:
         assert isinstance(write, Write)
+        if isinstance(write.error, OverloadedError) and len(members) > 1:
+            self._send_one_by_one(members)  # there may be room for some
+            return
         for exchange in members:
             exchange.usage.in_flight -= 1
         if write.error is None:
@@ -246,7 +243,7 @@ def _fail_all(exchanges: Sequence[Exchange], error: HeadwaterError) -> list[Exce
     mistakes: list[Exception] = []
     for exchange in exchanges:
         try:
-            exchange.fail(error)
+            exchange.not_written(error)
         except Exception as mistake:  # the requests behind it are answered all the same (I15)
             mistakes.append(mistake)
     return mistakes
