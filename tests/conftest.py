@@ -15,18 +15,17 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from headwater.observe.logs import configure_logs, load_logs
+from headwater.observe.logs import configure_logs
 from tests.crash import matrix
 
 # How long an example takes says something about the machine, nothing about the code.
 settings.register_profile("headwater", deadline=None)
 settings.load_profile("headwater")
 
-# A server in this process, as `headwater serve`, logs to standard error. Of itself structlog would
-# print between the lines of a command that a test runs here, whenever the machine is busy.
+# A server in this process, as `headwater serve`, logs to standard error: not to what a test puts
+# in its place, between the lines of a command that runs here, whenever the machine is busy.
 assert sys.__stderr__ is not None
 configure_logs(sys.__stderr__, as_json=True)
-load_logs()
 
 _gathered: Counter[str] = Counter()
 _KEY = "crash_matrix"

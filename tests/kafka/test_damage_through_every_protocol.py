@@ -14,7 +14,6 @@ from typing import Any
 import pyarrow.ipc
 import pytest
 from confluent_kafka import Consumer, KafkaError, TopicPartition
-from structlog.testing import capture_logs
 
 import headwater
 from headwater.config.store import SegmentSettings
@@ -23,6 +22,7 @@ from headwater.core.results import Tombstone
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
+from tests.rig.captured_logs import captured_logs
 from tests.rig.damage import damage_records, flip_bit, frame_place
 from tests.rig.kafka import batch_of
 from tests.server.running_server import SMALL_ENGINE, eventually, settings
@@ -207,7 +207,7 @@ def test_log_readiness_status_and_metrics_name_topic_file_and_offset_once(
 ) -> None:
     events = hurt.app.backend.engine.topic("events")
     path, offset, _ = frame_place(hurt.directory, events.topic_id, BAD)
-    with capture_logs() as lines, hurt.talk() as http:
+    with captured_logs() as lines, hurt.talk() as http:
         assert "damage" not in http.get("/readyz").json
         for _ in range(3):
             by_diff(hurt)
@@ -217,7 +217,7 @@ def test_log_readiness_status_and_metrics_name_topic_file_and_offset_once(
 
         eventually(told)
         assert [line["topic"] for line in told()] == ["events"]
-        assert told()[0]["log_level"] == "error"
+        assert told()[0]["level"] == "error"
         assert (told()[0]["path"], told()[0]["offset"]) == (str(path), offset)
         place = {
             "topic": "events", "file": str(path), "offset": offset,

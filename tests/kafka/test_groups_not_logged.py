@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from structlog.testing import capture_logs
 
 from headwater.model.kafka_group import Joined, Phase, Refusal, Refused, SyncedMember
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.durable_groups import ROOMY, Rig
+from tests.rig.captured_logs import captured_logs
 from tests.rig.kafka import batch_of
 
 UNAVAILABLE = Refused(Refusal.COORDINATOR_NOT_AVAILABLE)
@@ -26,7 +26,7 @@ def rig() -> Rig:
 def test_a_group_with_too_much_metadata_works_and_does_not_last(limit: str) -> None:
     rig = Rig(replace(ROOMY, **{limit: 5_000}))  # type: ignore[arg-type]
     small = rig.alone()
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         large = rig.join(metadata=b"x" * 6_000)
         rig.join(small)
         (told,) = large
@@ -34,7 +34,7 @@ def test_a_group_with_too_much_metadata_works_and_does_not_last(limit: str) -> N
         for _ in range(2):
             rig.sync(small, 2)
         assert rig.commit(small, 2) is ErrorCode.NONE
-    (line,) = [each for each in lines if each["log_level"] == "warning"]
+    (line,) = [each for each in lines if each["level"] == "warning"]
     assert (line["group"], line["members"]) == ("workers", 2)
     rig.restart(kill=True)
     # Neither does the generation before it: that one was over.
@@ -61,7 +61,7 @@ def test_a_generation_that_the_log_refuses_is_not_told_and_tried_again(rig: Rig)
     (told,) = second
     assert isinstance(told, Joined)
     rig.use_up_the_reserve()
-    with capture_logs() as lines:
+    with captured_logs() as lines:
         waiting = rig.sync(told.member_id, 2)
         assert rig.sync(first, 2) == waiting == [UNAVAILABLE]
     assert [line["group"] for line in lines] == ["workers"]

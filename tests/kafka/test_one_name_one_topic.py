@@ -19,7 +19,7 @@ from headwater.core.errors import (
     TopicExistsIncompatibleError,
     TopicNotFoundError,
 )
-from headwater.format.kafka.partition_names import parse_partition_name
+from headwater.format.kafka.names import parse_partition_name
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.protocols import Target, over_http, over_kafka
 from tests.server.test_websocket import open_socket
@@ -86,7 +86,7 @@ def test_a_websocket_is_told_the_other_name_too(kafka_topic: Target) -> None:
 def test_a_topic_that_both_have_had_before_goes_on(kafka_topic: Target) -> None:
     own = Target(kafka_topic.broker, kafka_topic.kafka, kafka_topic.kafka)
     database = own.broker.app.backend.ready_database
-    own.broker.inside(lambda: database.engine.create(own.kafka, {}))
+    own.broker.inside(lambda: database.engine.topics.create(own.kafka, {}))
     assert over_http(own, {"data": "own"}) == 1
     with own.client() as client:
         client.create(own.kafka, ttl_ms=60_000)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from structlog.testing import capture_logs
 
 from headwater.config.kafka import KafkaSettings
 from headwater.config.machines import CompactionSettings, MachineSettings
@@ -16,6 +15,7 @@ from headwater.wire.status_answers import StatusAnswer
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.machines.conftest import ORDER
+from tests.rig.captured_logs import captured_logs
 from tests.rig.kafka import batch_of
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import RawHttp
@@ -125,13 +125,13 @@ def test_a_poisoned_log_of_kafka_makes_the_server_unready(server: Broker, disk: 
 
 def test_a_full_log_of_kafka_is_told_until_there_is_room(server: Broker, disk: GatedDisk) -> None:
     with (
-        capture_logs() as lines,
+        captured_logs() as lines,
         server.talk() as http,
         RawKafka(server.kafka_port) as speaker,
     ):
 
         def told() -> list[str]:
-            return [line["log_level"] for line in lines if line.get("whose") == "kafka"]
+            return [line["level"] for line in lines if line.get("whose") == "kafka"]
 
         def gauges() -> tuple[int, int]:
             metrics = http.get("/v0/metrics", accept="application/json").json["metrics"]

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from structlog.testing import capture_logs
-
 from headwater.config.machines import CompactionSettings
 from tests.machines.test_machine_http import create, put
+from tests.rig.captured_logs import captured_logs
 from tests.server.gated_disk import GatedDisk
 from tests.server.running_server import SMALL_ENGINE, eventually, running, settings
 
@@ -19,7 +18,7 @@ def test_checkpoints_that_fail_are_told_in_the_log_and_in_the_metrics(tmp_path: 
     disk = GatedDisk()
     disk.concerns = lambda path: "topics" in path.parts
     with (
-        capture_logs() as lines,
+        captured_logs() as lines,
         running(tmp_path / "data", settings(), disk=disk, engine_settings=EAGER) as server,
         server.talk() as http,
     ):
@@ -29,7 +28,7 @@ def test_checkpoints_that_fail_are_told_in_the_log_and_in_the_metrics(tmp_path: 
             return int(metrics["headwater_housekeeping_failing"])
 
         def told() -> list[str]:
-            return [line["log_level"] for line in lines if "maintenance" in line["event"]]
+            return [line["level"] for line in lines if "maintenance" in line["event"]]
 
         assert failing() == 0
         disk.is_full = True
@@ -48,13 +47,13 @@ def test_a_compaction_that_fails_is_told_until_one_succeeds(tmp_path: Path) -> N
     machines = replace(SMALL_ENGINE.machines, compaction=often, keep_interval_ms=10)
     engine = replace(SMALL_ENGINE, machines=machines)
     with (
-        capture_logs() as lines,
+        captured_logs() as lines,
         running(tmp_path / "data", settings(), disk=disk, engine_settings=engine) as server,
         server.talk() as http,
     ):
 
         def told() -> list[str]:
-            return [line["log_level"] for line in lines if "maintenance" in line["event"]]
+            return [line["level"] for line in lines if "maintenance" in line["event"]]
 
         disk.is_full = True
         put(http, "order")

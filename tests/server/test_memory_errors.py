@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
-from structlog.testing import capture_logs
 
 from headwater.core.errors import InvariantError, OverloadedError
 from headwater.engine.topics import appender
+from headwater.observe.logs import Logger
 from headwater.server.failures import unforeseen
+from tests.rig.captured_logs import captured_logs
 from tests.server.running_server import running, settings
 
 
@@ -22,7 +22,7 @@ def no_memory(*_: Any, **__: Any) -> Any:
 def test_a_write_without_memory_is_refused_for_now_and_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with capture_logs() as lines, running(tmp_path, settings()) as server, server.talk() as http:
+    with captured_logs() as lines, running(tmp_path, settings()) as server, server.talk() as http:
         assert http.write("a", 1).status == 201
         with monkeypatch.context() as patch:
             patch.setattr(appender, "encode_batches", no_memory)
@@ -32,14 +32,14 @@ def test_a_write_without_memory_is_refused_for_now_and_leaves_nothing(
                 assert refused.json["error"]["detail"] == {"limit": "memory"}
         assert http.write("a", 3).json["first_seq"] == 2, "its seq was given back"
         assert [record["data"] for record in http.diff("a").json["records"]] == [1, 3]
-    told = [line for line in lines if line["log_level"] == "error"]
+    told = [line for line in lines if line["level"] == "error"]
     assert [line["error"] for line in told] == ["out of memory"] * 2
     assert not any("exc_info" in line for line in told), "one line each, no traceback"
 
 
 def test_any_other_mistake_is_logged_with_where_it_happened() -> None:
-    with capture_logs() as lines:
-        log = structlog.get_logger("test")
+    with captured_logs() as lines:
+        log = Logger("test")
         mistake = unforeseen(log, "it failed", ZeroDivisionError("by zero"), request_id="7")
         for_now = unforeseen(log, "it failed", MemoryError(), request_id="8")
     assert isinstance(mistake, InvariantError)

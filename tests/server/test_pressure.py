@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from structlog.testing import capture_logs
 
 from headwater.config.engine import EngineSettings
 from headwater.config.wal import WalSettings
 from headwater.model.pressure import Rung
 from headwater.testing import ManualClock
 from headwater.wal.shard import Shard
+from tests.rig.captured_logs import captured_logs
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import Answer, RawHttp
 from tests.server.running_server import RunningServer, eventually, running
@@ -179,7 +179,7 @@ def test_a_topic_of_band_0_is_deferred_under_pressure_readable_and_served_after(
             watching(server, {"low": {}}) as low,
             watching(server, {"high": {}}) as high,
             server.talk() as stuck,
-            capture_logs() as lines,
+            captured_logs() as lines,
         ):
             disk.syncs.close()
             stuck.send(stuck.request("POST", "/v0/topics/slow", {"records": [{"data": 1}]}))
@@ -207,7 +207,7 @@ def test_a_topic_of_band_0_is_deferred_under_pressure_readable_and_served_after(
         ("defer", "pressure fell"),
     ]
     deferred = next(line for line in lines if line.get("rung") == "defer")
-    assert (deferred["log_level"], deferred["pressure"]) == ("warning", 1.0)
+    assert (deferred["level"], deferred["pressure"]) == ("warning", 1.0)
     assert "band 0" in deferred["now"]
 
 

@@ -18,6 +18,8 @@ from headwater.engine.state.topic import Topic
 from headwater.engine.topics import appender
 from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
+from headwater.server import server as server_module
+from headwater.server.app import App
 from headwater.server.http import write_batcher, write_replies
 from headwater.wire.answers import (
     Performance,
@@ -36,6 +38,7 @@ from tests.server.running_server import (
     settings,
     submissions,
 )
+from tests.server.turn_app import TurnApp
 
 WRITERS = 20
 SHARDS = 2
@@ -64,6 +67,21 @@ class Writers:
             self.all[0].diff(self.topic, WRITERS, limit=10_000, include_tags=True).json["records"]
         )
         return {record["$seq"]: record for record in found}
+
+
+@pytest.fixture(scope="module", params=[App, TurnApp], ids=["here", "over a channel"], autouse=True)
+def app(request: pytest.FixtureRequest) -> Iterator[type[App]]:
+    """The engine is in this process, or behind a channel."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(server_module, "App", request.param)
+        yield request.param
+
+
+@pytest.fixture(scope="module")
+def server(app: type[App], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running(tmp_path_factory.mktemp("server") / "data") as found:
+        assert isinstance(found.app, app)
+        yield found
 
 
 @pytest.fixture
@@ -212,7 +230,7 @@ def test_a_long_answer_is_packed_for_who_takes_that_and_a_short_one_is_not(
 def test_longer_turns_than_one_submission_takes_are_several_in_order(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_batcher, "SUBMISSION_BYTES", 300)
+    monkeypatch.setattr(write_batcher, "TURN_BYTES", 300)
     monkeypatch.setattr(appender, "SUBMISSION_BYTES", 300)
     before = submissions(server)
     with loop_held(server):

@@ -14,23 +14,23 @@ from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports, Room
 from headwater.server.health.damage import DamageWatch
-from headwater.server.health.log_states import LogWatch
-from headwater.server.health.maintenance import MaintenanceWatch
+from headwater.server.health.garbage import GarbageSchedule
 from headwater.server.health.overview import Overview
-from headwater.server.health.pressure import PressureWatch
+from headwater.server.health.watches import LogWatch, MaintenanceWatch, PressureWatch
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.queue_handlers import WorkerLines
 from headwater.server.http.route_table import RouteTable
-from headwater.server.http.write_batcher import WriteBatcher
+from headwater.server.http.turn_writer import TurnWriter
+from headwater.server.http.write_batcher import LocalWrites, WriteBatcher
 from headwater.server.intake import Intake
 from headwater.server.kafka.listener import KafkaListener
 from headwater.server.kafka.listing import KafkaListing
 from headwater.server.machines.instance_stream import InstanceStreams
 from headwater.server.machines.transition_follower import TransitionFeed
 from headwater.server.machines.webhooks import Webhooks
-from headwater.server.metrics.samples import Scrape
+from headwater.server.metrics import Scrape
 from headwater.server.routes import ROUTES
 from headwater.server.streams.delivery import Delivery
 from headwater.server.streams.job_pusher import JobPusher
@@ -57,7 +57,9 @@ class App:
         self.access = access = Access(settings)
         room = Room(min(settings.limits.connections, connections_max))
         access.quotas.connections.total = room.connections_max
-        self.write_batcher = WriteBatcher(backend, settings.limits)
+        self.turn_writer = TurnWriter(backend)
+        writes = LocalWrites(backend, self.turn_writer, settings.limits)
+        self._write_batcher = write_batcher = WriteBatcher(writes, settings.limits, loop)
         intake = Intake(loop, self._end_turn)
         shares = access.quotas.connections
         self.ports = Ports(room, shares, intake, clock, settings.deadlines)
@@ -73,6 +75,7 @@ class App:
             LogWatch(backend, log),
             DamageWatch(backend, log),
         )
+        self.garbage = GarbageSchedule(lambda: backend.engine.core.counters.requests)
         self.kafka = kafka
         self.rcpx: RcpxListener | None = None
         if settings.rcpx_port is not None:
@@ -94,7 +97,7 @@ class App:
             Scrape: Scrape(overview, kafka, self.rcpx),
             WatchSessions: self.sessions,
             WorkerLines: pusher,
-            WriteBatcher: self.write_batcher,
+            WriteBatcher: write_batcher,
         }
         """What handlers of routes get, each as much of the server as it needs."""
         self.dispatcher = Dispatcher(
@@ -102,7 +105,7 @@ class App:
             backend,
             access,
             RouteTable(ROUTES, self.services),
-            self.write_batcher.add,
+            write_batcher.add,
             partial(_upgrade, self.delivery),
         )
 
@@ -110,17 +113,19 @@ class App:
         """Recovery is done: answer everything."""
         engine = database.engine
         self.backend.serve_from(database, self.kafka.store, self.kafka.unavailable)
-        self.write_batcher.engine = engine
+        self.turn_writer.engine = engine
         self._pressure.begin(engine.pressure_control)
         engine.core.on_update = self.delivery.on_news
-        engine.core.before_append = self.write_batcher.flush
-        engine.core.on_published = self.write_batcher.replies.send
+        engine.core.before_append = self._write_batcher.flush
+        engine.core.on_published = self.turn_writer.send_answers
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
         self.ports.intake.time_turns(engine.core.waits.timed)
+        self.garbage.begin(engine.core.waits)
 
     def _end_turn(self) -> None:
         """All that was sent was read."""
+        self._write_batcher.flush()
         if self.backend.database is not None:
             self.backend.engine.core.owner.end_turn()
 
@@ -134,10 +139,12 @@ class App:
         if self.backend.database is not None:
             for watch in self._watches:
                 watch.check()
+            self.garbage.check()
 
     async def drain(self) -> None:
         """Finish what is under way, then end every connection."""
         self.backend.draining = True
+        self.garbage.end()
         self.delivery.streams.close_all()
         if self.backend.database is not None:
             for topic in self.backend.engine.core.registry:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.server.dashboard.routes import DASHBOARD_ROUTES
-from headwater.server.health.routes import HEALTH_ROUTES
+from headwater.server.dashboard import DASHBOARD_ROUTES
+from headwater.server.health.handlers import HEALTH_ROUTES
 from headwater.server.http.routes import HTTP_ROUTES
 from headwater.server.kafka.listing import KAFKA_ROUTES
 from headwater.server.machines.routes import MACHINE_ROUTES
-from headwater.server.metrics.routes import METRICS_ROUTES
+from headwater.server.metrics import METRICS_ROUTES
 from headwater.server.streams.routes import STREAM_ROUTES
 
 ROUTES: Final = (

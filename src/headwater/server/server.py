@@ -22,7 +22,7 @@ from headwater.core.errors import AccessError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk, replace_file
 from headwater.engine.maintenance.reports import make_reports_directory
 from headwater.engine.opening import open_database_async
-from headwater.observe.logs import Logger, load_logs
+from headwater.observe.logs import Logger
 from headwater.server.app import App
 from headwater.server.http.connection import HttpConnection
 from headwater.server.kafka.listener import KafkaListener
@@ -173,16 +173,13 @@ class Server:
             self.app.rcpx.close()
 
     async def _tick(self, app: App) -> None:
-        await asyncio.sleep(TICK_S)
-        # In good times: bad ones may have no file descriptor left to load it with.
-        await asyncio.get_running_loop().run_in_executor(None, load_logs)
         while True:
             await asyncio.sleep(TICK_S)
             try:
                 app.check_deadlines()
                 self.kafka.tick()
-            except Exception as error:
-                self._log.exception("the check of deadlines failed", exc_info=error)
+            except Exception:
+                self._log.exception("the check of deadlines failed")
 
     def _make_reports_directory(self, app: App) -> None:
         """For reports of verify, doctor and pipeline runs. The server serves without it, too."""

@@ -13,7 +13,7 @@ it came. `settle` brings a set of files to rest:
 | `*.tmp` | a replacement before its rename | remove it |
 
 At rest a segment is `.data` and `.idx` (hot) or `.cold` (cold). Names made durable in between keep
-the cases apart: see `rewrite`, `tier` and `removal`.
+the cases apart: see `reclaim` and `tier`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from headwater.disk import Disk, sync_names
+from headwater.disk import Disk, file_bytes, sync_names
 from headwater.format.segment import (
     SegmentFile,
     parse_segment_file,
     parse_topic_directory_name,
     segment_file_name,
 )
-from headwater.store.pair import file_bytes
 
 Files = set[SegmentFile]
 

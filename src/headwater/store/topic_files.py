@@ -22,7 +22,7 @@ from headwater.core.errors import (
     InvariantError,
     StorageError,
 )
-from headwater.disk import Buffer, Disk, OpenMode, replace_file
+from headwater.disk import Buffer, Disk, cut_file, map_file, read_range, replace_file
 from headwater.disk.residence import is_resident
 from headwater.format.segment import (
     ENTRY_BYTES,
@@ -32,21 +32,14 @@ from headwater.format.segment import (
     bad_entries,
     checksum_span,
 )
-from headwater.store import appender, deletion, removal, rewrite
+from headwater.store import appender, reclaim
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_index import cold_index_bytes, flagged_copy, repair_cold_entries
 from headwater.store.failures import file_work
 from headwater.store.loader import Loader
 from headwater.store.maps import MapKey, Mapped, SegmentMaps
 from headwater.store.ownership import Wrong, foreign_data, is_older, older_than
-from headwater.store.pair import (
-    cut_file,
-    read_range,
-    readable_span,
-    repair_entries,
-    whole_entries,
-    with_file,
-)
+from headwater.store.pair import readable_span, repair_entries, whole_entries
 from headwater.store.segment import (
     Segment,
     SegmentChangedError,
@@ -215,15 +208,15 @@ class TopicFiles:
         """
         if not len(seqs):
             return
-        deletion.check_seqs(segment, entries, seqs)
+        reclaim.check_seqs(segment, entries, seqs)
         if segment.is_cold:
             self._flag_cold(segment, seqs)
             return
         with file_work(self.directory):
             path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
-            deletion.flag_frames(self._disk, path, entries, seqs - seqs[0])
+            reclaim.flag_frames(self._disk, path, entries, seqs - seqs[0])
             path = self._directory.path_of(segment.first_seq, SegmentFile.IDX)
-            deletion.flag_entries(self._disk, path, segment, entries, seqs)
+            reclaim.flag_entries(self._disk, path, segment, entries, seqs)
 
     def rewrite(self, segment: Segment, entries: Entries) -> tuple[Segment, Entries]:
         """Let the bytes of dead records go. `entries` are all of the segment's.
@@ -233,12 +226,12 @@ class TopicFiles:
         old segment when no reader looks it up any more.
         """
         whole = self.read(segment, segment.first_seq, segment.end_seq, entries)
-        data, compacted = rewrite.compact(segment, entries, whole)
-        renewed = rewrite.identify(self._directory, segment, data, compacted)
+        data, compacted = reclaim.compact(segment, entries, whole)
+        renewed = reclaim.identify(self._directory, segment, data, compacted)
         with file_work(self.directory):
-            rewrite.prepare(self._directory, segment, data, compacted.tobytes())
+            reclaim.prepare(self._directory, segment, data, compacted.tobytes())
             self._rewritten[segment.first_seq] = len(data)
-            changed = rewrite.swap(self._directory, renewed, len(data))
+            changed = reclaim.swap(self._directory, renewed, len(data))
         if segment.is_cold:
             self._drop_cold(segment.first_seq)
         return changed, compacted
@@ -247,7 +240,7 @@ class TopicFiles:
         """Remove segments from both tiers, durably. Repeating it after a crash is harmless."""
         if segments:
             cold = self._cold if any(segment.is_cold for segment in segments) else None
-            removal.drop_segments(self._directory, segments, cold)
+            reclaim.drop_segments(self._directory, segments, cold)
             for segment in segments:
                 self._rewritten.pop(segment.first_seq, None)
                 self._known_copies.pop(segment.first_seq, None)
@@ -323,7 +316,7 @@ class TopicFiles:
         return self._maps.find(self._map_key(segment))
 
     def _map(self, segment: Segment, path: PurePath) -> memoryview:
-        view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())
+        view = map_file(self._disk, path)
         self._refuse_stale(segment)
         if self._maps is not None:
             self._maps.keep(self._map_key(segment), Mapped(view, path))

@@ -21,7 +21,6 @@ LOADED_LATER = (
     "pyarrow",
     "pydantic",
     "rich",
-    "structlog",
     "websockets",
     "xml",
 )

@@ -6,12 +6,14 @@ newest turn out unreadable, the one before and the log still have everything (I7
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from headwater.disk import replace_file, sync_names
+from headwater.engine.owner import call_in_slices
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
-from headwater.format.lease_frames import QueueMeta
+from headwater.format.control_frames import QueueMeta
 from headwater.format.names import (
     CURRENT_NAME,
     REPAIRS_NAME,
@@ -20,7 +22,6 @@ from headwater.format.names import (
 )
 from headwater.format.snapshot import (
     META_DIRECTORY,
-    KeyMeta,
     ShardMeta,
     Snapshot,
     TopicMeta,
@@ -41,6 +42,7 @@ class Snapshotter:
     def write(self, covered: list[int]) -> None:
         """On the maintenance thread, after a full checkpoint of frames up to `covered`."""
         core = self._core
+        call_in_slices(core.owner, core.clock, self._describe_topics())
         snapshot = core.owner.call(lambda: self._take(covered))
         try:
             self._store(snapshot)
@@ -59,6 +61,13 @@ class Snapshotter:
         path = directory / snapshot_name(snapshot.number)
         replace_file(core.disk, path, encode_snapshot(snapshot))
         self._remove_old(snapshot.number)
+
+    def _describe_topics(self) -> Iterator[None]:
+        """What is known of each is made ahead; the snapshot makes again what changes meanwhile."""
+        for topic in list(self._core.registry):
+            if topic.creation is None and topic.meta is None and not topic.dropped:
+                topic_meta(self._core, topic)
+                yield
 
     def _take(self, covered: list[int]) -> Snapshot:
         core = self._core
@@ -161,10 +170,7 @@ def topic_meta(core: EngineCore, topic: Topic) -> TopicMeta:
         checkpointed_seq=topic.checkpointed_seq,
         active_first_seq=0 if active is None else active.first_seq,
         active_data_bytes=0 if active is None else active.data_bytes,
-        keys=tuple(
-            KeyMeta(e.key, e.first_seq, e.last_seq, e.expires_ts, e.created)
-            for e in topic.keys.entries()
-        ),
+        keys=tuple(topic.keys.entries()),
         queue=_queue_meta(core, topic),
         flagged=_flagged(topic),
     )

@@ -35,9 +35,15 @@ from headwater.engine.topics.lifecycle import Topics, flush_copies
 from headwater.engine.topics.publisher import Keyed, Publisher, Write
 from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, checked_key
 from headwater.format.appends import Columns, FramesOfBatch, encode_batches
-from headwater.format.control import IdempotencyEntry, encode_head_watermark, encode_idempotency
+from headwater.format.control_frames import (
+    IdempotencyEntry,
+    LeaseEvent,
+    LeaseKind,
+    encode_head_watermark,
+    encode_idempotency,
+    encode_lease_event,
+)
 from headwater.format.frame import FrameFlag
-from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.model.pressure import SAMPLE_US
 from headwater.wal.ticket import Ticket
 
@@ -98,8 +104,8 @@ class Appender:
         self._begun: list[Write] = []
         """Writes of this turn: they have their seqs, in this order, and go to the log together."""
         self._sending = False
-        self._published_at_once = False
-        """By this submission, without the log."""
+        self._answered_at_once = False
+        """By this submission, not by the log."""
         self._writers_max = min(SUBMISSION_WRITERS, core.settings.wal.queue_submissions_max)
         self._send: Final = self.send_begun
         core.send_begun = self._send
@@ -264,8 +270,8 @@ class Appender:
                 self._submit(writes)
         finally:
             self._sending = False
-        if self._published_at_once:
-            self._published_at_once = False
+        if self._answered_at_once:
+            self._answered_at_once = False
             if self._core.on_published is not None:
                 self._core.on_published()
 
@@ -291,11 +297,13 @@ class Appender:
                 refusal = self._hand_over(shard, durability, submission)
                 answered.update(submission.writes)
                 if refusal is not None:
+                    self._answered_at_once = True
                     self._publisher.failed(*refusal)
         except Exception as mistake:
             left = [write for write in writes if not (write.done or write in answered)]
             if not left:
                 raise
+            self._answered_at_once = True
             self._publisher.failed(left, _answer_to(mistake))
 
     def _hand_over(
@@ -336,7 +344,7 @@ class Appender:
             durability = self._class_for(write, durability)
             is_next = write.first_seq == topic.log.visible_seq + 1
             if not durability.is_logged and topic.creation is None and is_next:
-                self._published_at_once = True
+                self._answered_at_once = True
                 self._publisher.published([write])
                 return
             if not write.logged:

@@ -30,19 +30,17 @@ from headwater.core.results import Deleted, TopicState
 from headwater.engine.owner import Change
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import TailChunk, Topic
-from headwater.format.frame import FrameType, encode_frame
-from headwater.format.router_frames import (
-    RouterMark,
-    encode_router_marks,
-    encode_router_places,
-)
-from headwater.format.topic_frames import (
+from headwater.format.control_frames import (
     RecordsDeleted,
+    RouterMark,
     SettingsChanged,
     TopicCreated,
     encode_body,
     encode_evict_watermark,
+    encode_router_marks,
+    encode_router_places,
 )
+from headwater.format.frame import FrameType, encode_frame
 from headwater.model.loss import Eviction
 from headwater.model.match import TagMatcher
 from headwater.model.slots import DEAD, LOST
@@ -396,14 +394,16 @@ class Topics:
         self._core.keep_in_tail(topic, chunk, logged=logged)
         self._core.shed(topic)  # where nothing is alive before them, no read will need them
 
-    def persist_floors(self) -> None:
-        """Write floors that moved to the log; they are folded into the next checkpoint too."""
+    def persist_floors(self) -> Iterator[None]:
+        """Write floors that moved to the log, topic by topic; they are folded into the next
+        checkpoint too."""
         moved, self._core.moved = self._core.moved, {}
         for topic in moved.values():
             if not topic.dropped and topic.is_logged:
                 change = Change(lambda: True)
                 body = self.watermark(topic)
                 self.submit(topic, body, change, durability=Durability.MEMORY, flush_first=False)
+                yield
 
     def watermark(self, topic: Topic) -> bytes:
         log = topic.log

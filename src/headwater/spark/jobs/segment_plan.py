@@ -23,10 +23,9 @@ from headwater.format.segment import (
     IndexFlag,
     index_flags,
 )
-from headwater.format.snapshot import KeyMeta, TopicMeta
+from headwater.format.snapshot import TopicMeta
 from headwater.recovery.topics.catalog import KnownTopic
-from headwater.spark.jobs.log_files import LoggedRows
-from headwater.spark.jobs.mapped_files import MappedFiles
+from headwater.spark.jobs.log_files import LoggedRows, MappedFiles
 from headwater.spark.jobs.topic_replay import Counts, Place, TopicReplay
 from headwater.store.appender import is_full, room_for
 from headwater.store.checked_reads import RecordDamage
@@ -241,10 +240,7 @@ class _Planner:
             checkpointed_seq=checkpointed_seq,
             active_first_seq=0 if active is None else active.first_seq,
             active_data_bytes=0 if active is None else active.data_bytes,
-            keys=tuple(
-                KeyMeta(e.key, e.first_seq, e.last_seq, e.expires_ts, e.created)
-                for e in replayed.keys.entries()
-            ),
+            keys=tuple(replayed.keys.entries()),
             queue=None if replayed.leases is None else replayed.leases.meta(),
         )
 

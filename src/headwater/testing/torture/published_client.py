@@ -9,6 +9,7 @@ from typing import Any
 import rstmdb
 
 from headwater.testing.torture.http_client import ANSWER_TIMEOUT_S, NoReplyError, NotSentError
+from headwater.testing.torture.machine_ledger import MACHINE
 from headwater.testing.torture.rcpx_client import MachineReply
 
 Work = Callable[[rstmdb.Client], Awaitable[Any]]
@@ -22,11 +23,15 @@ class PublishedCaller:
         self._loop = asyncio.new_event_loop()
         self._client: rstmdb.Client | None = None
 
-    def create(self, identity: str, machine: str, context: dict[str, Any]) -> MachineReply:
-        return self._request(lambda client: client.create_instance(machine, 1, identity, context))
+    def create(self, identity: str) -> MachineReply:
+        return self._request(lambda client: client.create_instance(MACHINE, 1, identity, {"n": 0}))
 
     def apply(self, identity: str, params: Mapping[str, Any]) -> MachineReply:
         return self._request(lambda client: client.apply_event(identity, **params))
+
+    def batch(self, _operations: list[dict[str, Any]]) -> MachineReply:
+        """It has none: those are refused here."""
+        return MachineReply(False, {}, "BAD_REQUEST")
 
     def delete(self, identity: str) -> MachineReply:
         return self._request(lambda client: client.delete_instance(identity))

@@ -1,18 +1,33 @@
-"""Queues over HTTP: producers, and workers that ack, give back, hold longer, or forget jobs."""
+"""Queues over HTTP: producers, and workers that ack, give back, hold longer, or forget jobs.
+
+The ledger has what the server answered workers: who holds which job until when, and what was acked.
+The jobs themselves are a topic (`TopicLedger`): an ack takes a record away. What is added here:
+
+- a job whose ack was answered is never delivered again
+- a job is with one worker at a time: two leases that were certainly valid at one moment are wrong
+- the number of a lease grows with every claim of a job, restarts included
+- an ack by the holder, answered in time, is not skipped
+- of a fifo queue, the jobs of a tag come one at a time and in order
+
+Every lease has two bounds: it is valid at least from the answer to its claim until `lease_ms` after
+the claim was sent. What lies outside is not judged.
+"""
 
 from __future__ import annotations
 
 import http.client
 import itertools
 import json
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any, Final
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import (
     HttpClient,
@@ -22,10 +37,129 @@ from headwater.testing.torture.http_client import (
     topic_path,
 )
 from headwater.testing.torture.outcome import RunOutcome
-from headwater.testing.torture.queue_ledger import Lease, QueueLedger
-from headwater.testing.torture.sse import events
-from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger
-from headwater.testing.torture.topics import body_of, resolve_write
+from headwater.testing.torture.reading import pages, pushed, read_topic, stored
+from headwater.testing.torture.topic_ledger import LedgerWrite, Stored, TopicLedger, shortened
+from headwater.testing.torture.topics import body_of, send_write
+
+
+@dataclass(slots=True)
+class Lease:
+    seq: int
+    node: str
+    lease_id: int
+    deliveries: int
+    sent_at: float
+    answered_at: float
+    lease_s: float
+    tag: str | None = None
+    is_pushed: bool = False
+    """It lives with a connection, which a server that stops may end at any time."""
+    is_released: bool = False
+    """Its holder has asked to give it back, or to ack it: from then on nothing is certain."""
+
+    @property
+    def valid_until(self) -> float:
+        return self.sent_at + self.lease_s
+
+
+class QueueLedger:
+    def __init__(self, topic: TopicLedger, max_deliveries: int = 0, *, is_fifo: bool) -> None:
+        self.topic = topic
+        self._max_deliveries = max_deliveries
+        self._is_fifo = is_fifo
+        self._leases: dict[int, Lease] = {}
+        """The newest of each job, of this run of the server."""
+        self._of_tag: dict[str | None, Lease] = {}
+        self._numbers: dict[int, tuple[int, float]] = {}
+        """The number of a job's newest lease, and when it was claimed."""
+        self.delivered: dict[int, Stored] = {}
+        self.is_server_leaving: Callable[[], bool] = lambda: False
+        self._wrong: list[str] = []
+        self._lock = threading.Lock()
+
+    def restart(self) -> None:
+        """The server was started again: leases of before say nothing about now."""
+        with self._lock:
+            self._leases.clear()
+            self._of_tag.clear()
+
+    def lose_power(self, since: float) -> None:
+        with self._lock:
+            self._numbers.clear()
+            self.delivered.clear()
+        self.topic.lose_power(since, since)
+
+    def claimed(self, lease: Lease, job: Stored) -> None:
+        """A worker was given a job."""
+        with self._lock:
+            self._wrong += self._claim_findings(lease, job)
+            self._leases[lease.seq] = lease
+            self._of_tag[lease.tag] = lease
+            self._numbers[lease.seq] = lease.lease_id, lease.answered_at
+            self.delivered[lease.seq] = job
+
+    def _claim_findings(self, lease: Lease, job: Stored) -> list[str]:
+        wrong = []
+        removal = self.topic.removal(lease.seq)
+        if removal is not None and removal[0] is RunOutcome.ACKED and removal[1] < lease.sent_at:
+            wrong.append(f"I8: job {lease.seq} was acked, and delivered again to {lease.node}")
+        known = self.delivered.get(lease.seq)
+        if known is not None and known != job:
+            wrong.append(f"I1: job {lease.seq} was {known} and is {job}")
+        number, claimed_at = self._numbers.get(lease.seq, (0, 0.0))
+        # Answers to two claims may be read in another order than they were given.
+        if lease.lease_id <= number and claimed_at < lease.sent_at:
+            wrong.append(f"lease: job {lease.seq} has number {lease.lease_id}, it had {number}")
+        if 0 < self._max_deliveries < lease.deliveries:
+            wrong.append(f"lease: job {lease.seq} was delivered {lease.deliveries} times")
+        other = self._leases.get(lease.seq)
+        if other is not None and self._overlap(other, lease):
+            wrong.append(f"lease: job {lease.seq} is with two workers: {other} and {lease}")
+        if self._is_fifo and lease.tag is not None:
+            wrong += self._order_findings(lease)
+        return wrong
+
+    def _order_findings(self, lease: Lease) -> list[str]:
+        other = self._of_tag.get(lease.tag)
+        if other is not None and other.seq != lease.seq and self._overlap(other, lease):
+            return [f"fifo: two jobs of tag {lease.tag} are out: {other} and {lease}"]
+        before = self.topic.first_of_tag(lease.tag)
+        if before is not None and before < lease.seq:
+            return [f"fifo: job {lease.seq} of tag {lease.tag} came before {before}"]
+        return []
+
+    def _overlap(self, first: Lease, second: Lease) -> bool:
+        return (
+            not first.is_released
+            and not (first.is_pushed and self.is_server_leaving())
+            and second.sent_at > first.answered_at
+            and second.answered_at < first.valid_until
+        )
+
+    def release(self, lease: Lease) -> None:
+        """Before its holder asks for anything that may end it."""
+        with self._lock:
+            lease.is_released = True
+
+    def extended(self, lease: Lease, sent_at: float, lease_s: float) -> None:
+        with self._lock:
+            lease.sent_at, lease.lease_s = sent_at, lease_s
+
+    def resolve_ack(self, lease: Lease, *, is_skipped: bool, at: float) -> None:
+        if not is_skipped:
+            self.topic.remove(lease.seq, RunOutcome.ACKED, at)
+            return
+        self.topic.keep(lease.seq)
+        if at < lease.valid_until:
+            with self._lock:
+                self._wrong.append(f"lease: the holder's ack in time was skipped: {lease}")
+
+    def findings(self) -> list[str]:
+        """What was wrong with answers since the last time."""
+        with self._lock:
+            wrong, self._wrong = self._wrong, []
+        return shortened(wrong)
+
 
 DEAD_LETTERS: Final = "q-dead"
 WEEK_MS: Final = 604_800_000
@@ -58,6 +192,15 @@ KINDS: Final = (
 )
 
 
+def lease_of(
+    job: Mapping[str, Any], node: str, sent_at: float, answered_at: float, lease_ms: int
+) -> Lease:
+    return Lease(
+        int(job["$seq"]), node, int(job["lease_id"]), int(job["deliveries"]), sent_at, answered_at,
+        lease_ms / 1_000, job.get("$tag"),
+    )  # fmt: skip
+
+
 class QueueActor(Actor):
     name = "queues"
 
@@ -73,15 +216,12 @@ class QueueActor(Actor):
         self._letters_known: dict[str, set[int]] = {}
 
     def prepare(self, load: Load) -> None:
-        client = load.client()
         topics: dict[str, dict[str, Any]] = {DEAD_LETTERS: {"idempotency_window_ms": WEEK_MS}}
         for kind in self._kinds:
             topics[kind.name] = {"type": "queue", "lease_ms": LEASE_MS, **kind.settings}
-        for name, settings in topics.items():
-            answer = client.put(topic_path(name), settings)
-            if not answer.is_ok:
-                raise NoReplyError(f"{name} could not be made: {answer}")
-        client.close()
+        with load.client() as client:
+            for name, settings in topics.items():
+                client.make(topic_path(name), settings)
 
     def begin(self, load: Load) -> None:
         for kind in self._kinds:
@@ -110,16 +250,7 @@ class QueueActor(Actor):
         count = random.choice((1, 1, 3, BATCH_MAX))
         tags = tuple(random.choice(FIFO_TAGS) for _ in range(count))
         write = LedgerWrite(f"{kind.name}.{turn}", tags, producer, turn, time.monotonic())
-        ledger.send(write)
-        try:
-            answer = client.post(topic_path(kind.name), body_of(write, 20))
-        except NotSentError:
-            ledger.refuse(write.identity)
-            raise
-        except NoReplyError:
-            ledger.lose(write.identity, is_ordered=load.server_left.is_set())
-            raise
-        resolve_write(load, ledger, write, answer)
+        send_write(load, ledger, write, client, body_of(write, 20))
 
     def _work(
         self, load: Load, kind: JobKind, node: str, client: HttpClient, random: Random
@@ -163,41 +294,27 @@ class QueueActor(Actor):
     ) -> None:
         ledger = self.ledgers[kind.name]
         held: list[Lease] = []
-        connection = http.client.HTTPConnection("127.0.0.1", load.ports.http, PUSHED_SILENCE_S)
         requested_at, left = time.monotonic(), random.randint(5, 100)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            if response.status != 200:
-                return
-            for name, data in events(load, response):
-                if name != "job":
-                    continue
-                job = json.loads(data)
-                lease = Lease(
-                    int(job["$seq"]),
-                    node,
-                    int(job["lease_id"]),
-                    int(job["deliveries"]),
+        with closing(pushed(load, path, PUSHED_SILENCE_S)) as stream:
+            try:
+                for name, data in stream:
+                    if name != "job":
+                        continue
+                    job = json.loads(data)
                     # It was given at some time since the stream was asked for, and no earlier.
-                    requested_at,
-                    time.monotonic(),
-                    LEASE_MS / 1_000,
-                    job.get("$tag"),
-                    is_pushed=True,
-                )
-                held.append(lease)
-                ledger.claimed(lease, topic_reading.stored(job))
-                load.tally.add("jobs pushed")
-                if random.random() < 0.9:
-                    self._ack(load, kind, lease, client)
-                left -= 1
-                if not left:
-                    return
-        finally:
-            for lease in held:
-                ledger.release(lease)  # before the server gets the request
-            connection.close()
+                    lease = lease_of(job, node, requested_at, time.monotonic(), LEASE_MS)
+                    lease.is_pushed = True
+                    held.append(lease)
+                    ledger.claimed(lease, stored(job))
+                    load.tally.add("jobs pushed")
+                    if random.random() < 0.9:
+                        self._ack(load, kind, lease, client)
+                    left -= 1
+                    if not left:
+                        return
+            finally:
+                for lease in held:
+                    ledger.release(lease)  # before the server sees the end of the stream
 
     def _claim(
         self, load: Load, kind: JobKind, node: str, client: HttpClient, count: int, lease_ms: int
@@ -211,17 +328,8 @@ class QueueActor(Actor):
         ledger = self.ledgers[kind.name]
         leases = []
         for job in answer.body["claimed"]:
-            lease = Lease(
-                int(job["$seq"]),
-                node,
-                int(job["lease_id"]),
-                int(job["deliveries"]),
-                sent_at,
-                answered_at,
-                lease_ms / 1_000,
-                job.get("$tag"),
-            )
-            ledger.claimed(lease, topic_reading.stored(job))
+            lease = lease_of(job, node, sent_at, answered_at, lease_ms)
+            ledger.claimed(lease, stored(job))
             leases.append(lease)
         load.tally.add("jobs delivered", len(leases))
         return leases
@@ -264,48 +372,40 @@ class QueueActor(Actor):
     # -- the check
 
     def check(self, check: LedgerCheck) -> None:
-        client = check.client()
-        letters = self._letters(client, check)
-        for kind in self._kinds:
-            ledger = self.ledgers[kind.name]
-            known = self._letters_known.setdefault(kind.name, set())
-            for seq in letters.get(kind.name, set()) - known:
-                # A crash between the copy and the delete leaves both, so one that was a letter
-                # before may be delivered again, and acked. One that was acked is done.
-                known.add(seq)
-                removal = ledger.topic.removal(seq)
-                if removal is not None and removal[0] is RunOutcome.ACKED:
-                    check.report(kind.name, [f"I8: job {seq} was acked and is a dead letter"])
-                ledger.topic.remove(seq, RunOutcome.UNKNOWN, 0.0)
-            reading = topic_reading.read_topic(client, kind.name)
-            check.report(kind.name, ledger.topic.check(reading, check.end))
-            check.report(kind.name, ledger.findings())
-            check.load.tally.add("jobs compared", len(reading.records))
-            present = {each.seq: each for each in reading.records}
-            changed = [
-                f"I1: job {seq} was delivered as {job} and is {present[seq]}"
-                for seq, job in ledger.delivered.items()
-                if seq in present and present[seq].key != job.key
-            ]
-            check.report(kind.name, changed)
-            if check.is_last and kind.name == "q-plain":
-                self._drain(client, check, kind, set(present))
-        client.close()
+        with check.client() as client:
+            letters = self._letters(client, check)
+            for kind in self._kinds:
+                ledger = self.ledgers[kind.name]
+                known = self._letters_known.setdefault(kind.name, set())
+                for seq in letters.get(kind.name, set()) - known:
+                    # A crash between the copy and the delete leaves both, so one that was a letter
+                    # before may be delivered again, and acked. One that was acked is done.
+                    known.add(seq)
+                    removal = ledger.topic.removal(seq)
+                    if removal is not None and removal[0] is RunOutcome.ACKED:
+                        check.report(kind.name, [f"I8: job {seq} was acked and is a dead letter"])
+                    ledger.topic.remove(seq, RunOutcome.UNKNOWN, 0.0)
+                reading = read_topic(client, kind.name)
+                check.report(kind.name, ledger.topic.check(reading, check.end))
+                check.report(kind.name, ledger.findings())
+                check.load.tally.add("jobs compared", len(reading.records))
+                present = {each.seq: each for each in reading.records}
+                changed = [
+                    f"I1: job {seq} was delivered as {job} and is {present[seq]}"
+                    for seq, job in ledger.delivered.items()
+                    if seq in present and present[seq].key != job.key
+                ]
+                check.report(kind.name, changed)
+                if check.is_last and kind.name == "q-plain":
+                    self._drain(client, check, kind, set(present))
 
     def _letters(self, client: HttpClient, check: LedgerCheck) -> dict[str, set[int]]:
         """Seqs of the jobs that are dead letters, by queue. None is there twice."""
         dead_letters: Counter[tuple[str, int]] = Counter()
-        cursor = 0
-        while True:
-            answer = topic_reading.diff(client, DEAD_LETTERS, cursor)
-            if not answer.is_ok:
-                raise NoReplyError(f"diff of {DEAD_LETTERS}: {answer}")
-            for record in answer.body["records"]:
+        for page in pages(client, DEAD_LETTERS):
+            for record in page["records"]:
                 meta = record["meta"]
                 dead_letters[str(meta["$dead_letter_from"]), int(meta["$dead_letter_src_seq"])] += 1
-            cursor = int(answer.body["next_from_seq"])
-            if answer.body["caught_up"]:
-                break
         twice = [
             f"I2: {each} is a dead letter {count} times"
             for each, count in dead_letters.items()

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import AWAY_PAUSE_S, LedgerCheck, Load
 from headwater.testing.torture.http_client import HttpClient, NoReplyError, topic_path
+from headwater.testing.torture.reading import read_topic
 from headwater.testing.torture.topic_ledger import Key, Stored, shortened
 from headwater.testing.torture.topics import TopicActor, WriteKind
 
@@ -57,31 +57,29 @@ class RouterActor(TopicActor):
 
     def prepare(self, load: Load) -> None:
         super().prepare(load)
-        client = load.client()
-        for router in ROUTERS:
-            answer = client.put(f"/v0/routers/{router.name}", router.settings())
-            if not answer.is_ok:
-                raise NoReplyError(f"router {router.name} could not be made: {answer}")
-        client.close()
+        with load.client() as client:
+            for router in ROUTERS:
+                client.make(f"/v0/routers/{router.name}", router.settings())
 
     def check(self, check: LedgerCheck) -> None:
         super().check(check)
-        client = check.client()
-        contents = {SOURCE.name: topic_reading.read_topic(client, SOURCE.name).records}
-        for router in ROUTERS:
-            self._wait_until_caught_up(client, check, router)
-            copies = topic_reading.read_topic(client, router.dest).records
-            contents[router.dest] = copies
-            originals = [
-                each
-                for each in contents[router.source]
-                if router.tag is None or each.tag == router.tag
-            ]
-            check.report(router.dest, copy_findings(originals, copies, is_exact=router.is_exact))
-            if router.is_exact:
-                check.report(router.dest, self._moved(router.dest, copies))
-            check.load.tally.add("copies compared", len(copies))
-        client.close()
+        with check.client() as client:
+            contents = {SOURCE.name: read_topic(client, SOURCE.name).records}
+            for router in ROUTERS:
+                self._wait_until_caught_up(client, check, router)
+                copies = read_topic(client, router.dest).records
+                contents[router.dest] = copies
+                originals = [
+                    each
+                    for each in contents[router.source]
+                    if router.tag is None or each.tag == router.tag
+                ]
+                check.report(
+                    router.dest, copy_findings(originals, copies, is_exact=router.is_exact)
+                )
+                if router.is_exact:
+                    check.report(router.dest, self._moved(router.dest, copies))
+                check.load.tally.add("copies compared", len(copies))
 
     def _moved(self, topic: str, copies: Sequence[Stored]) -> list[str]:
         places = self._copy_positions.get(topic, {})

@@ -9,7 +9,6 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import (
     HttpClient,
@@ -19,6 +18,7 @@ from headwater.testing.torture.http_client import (
     topic_path,
 )
 from headwater.testing.torture.outcome import RunOutcome
+from headwater.testing.torture.reading import diff, gap_of, read_topic, stored_all
 from headwater.testing.torture.topic_ledger import Followed, LedgerWrite, TopicLedger, record_data
 
 DISK_CLASS_GRACE_S: Final = 5.0
@@ -75,12 +75,9 @@ class TopicActor(Actor):
         self._cursors: dict[str, int] = {}
 
     def prepare(self, load: Load) -> None:
-        client = load.client()
-        for kind in self._kinds:
-            answer = client.put(topic_path(kind.name), kind.settings())
-            if not answer.is_ok:
-                raise NoReplyError(f"{kind.name} could not be made: {answer}")
-        client.close()
+        with load.client() as client:
+            for kind in self._kinds:
+                client.make(topic_path(kind.name), kind.settings())
 
     def begin(self, load: Load) -> None:
         for kind in self._kinds:
@@ -99,15 +96,14 @@ class TopicActor(Actor):
         self._cursors.clear()
 
     def check(self, check: LedgerCheck) -> None:
-        client = check.client()
-        for kind in self._kinds:
-            ledger = self.ledgers[kind.name]
-            reading = topic_reading.read_topic(client, kind.name)
-            check.report(kind.name, ledger.check(reading, check.end))
-            check.load.tally.add("records compared", len(reading.records))
-            if kind.has_keys and not check.is_last:
-                self._send_again(client, check, ledger)
-        client.close()
+        with check.client() as client:
+            for kind in self._kinds:
+                ledger = self.ledgers[kind.name]
+                reading = read_topic(client, kind.name)
+                check.report(kind.name, ledger.check(reading, check.end))
+                check.load.tally.add("records compared", len(reading.records))
+                if kind.has_keys and not check.is_last:
+                    self._send_again(client, check, ledger)
 
     # -- writes
 
@@ -128,27 +124,7 @@ class TopicActor(Actor):
         if random.random() < 0.05:
             # Refused as a whole: a tag that is too long stands at the end.
             body["records"].append({"data": 1, "tag": "x" * 300})
-        ledger.send(write)
-        self._send(load, ledger, write, client, body)
-
-    def _send(
-        self,
-        load: Load,
-        ledger: TopicLedger,
-        write: LedgerWrite,
-        client: HttpClient,
-        body: dict[str, Any],
-    ) -> None:
-        try:
-            answer = client.post(topic_path(ledger.name), body)
-        except NoReplyError:
-            ledger.lose(write.identity, is_ordered=load.server_left.is_set())
-            load.tally.add("writes unknown")
-            raise
-        except NotSentError:
-            ledger.refuse(write.identity)
-            raise
-        resolve_write(load, ledger, write, answer)
+        send_write(load, ledger, write, client, body)
 
     def _send_again(self, client: HttpClient, check: LedgerCheck, ledger: TopicLedger) -> None:
         """Unknown writes under their keys: what was there is answered, what was not is written."""
@@ -192,15 +168,15 @@ class TopicActor(Actor):
         cursor = self._cursors.get(kind.name, 0)
         if random.random() < 0.05:
             cursor = 0
-        answer = topic_reading.diff(
+        answer = diff(
             client, kind.name, cursor, random.choice((1, 50, 1000)), random.choice((0, 0, 50))
         )
         if not answer.is_ok:
             return
-        gap = topic_reading.gap_of(answer.body)
+        gap = gap_of(answer.body)
         if gap is not None and gap.reason == "recreated":
             load.errors.append(f"{kind.name}: {gap}, cursor {cursor}")
-        records = topic_reading.stored_all(answer.body["records"])
+        records = stored_all(answer.body["records"])
         to_seq = int(answer.body["next_from_seq"])
         gaps = [] if gap is None else [gap]
         self.ledgers[kind.name].follow(Followed(cursor, to_seq, records, gaps, time.monotonic()))
@@ -221,6 +197,23 @@ def body_of(write: LedgerWrite, padding: int) -> dict[str, Any]:
     if write.idempotency_key is not None:
         body["idempotency_key"] = write.idempotency_key
     return body
+
+
+def send_write(
+    load: Load, ledger: TopicLedger, write: LedgerWrite, client: HttpClient, body: dict[str, Any]
+) -> None:
+    """Send it, and have the ledger know what became of it."""
+    ledger.send(write)
+    try:
+        answer = client.post(topic_path(ledger.name), body)
+    except NoReplyError:
+        ledger.lose(write.identity, is_ordered=load.server_left.is_set())
+        load.tally.add("writes unknown")
+        raise
+    except NotSentError:
+        ledger.refuse(write.identity)
+        raise
+    resolve_write(load, ledger, write, answer)
 
 
 def resolve_write(load: Load, ledger: TopicLedger, write: LedgerWrite, answer: HttpReply) -> None:

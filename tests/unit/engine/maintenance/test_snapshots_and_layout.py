@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from headwater.core.errors import DamageError
-from headwater.format.frame import FrameType
-from headwater.format.snapshot import decode_snapshot
-from headwater.format.topic_frames import (
+from headwater.format.control_frames import (
     RecordsDeleted,
     decode_body,
     decode_checkpoint_mark,
     decode_evict_watermark,
 )
+from headwater.format.frame import FrameType
+from headwater.format.snapshot import decode_snapshot
 from tests.unit.engine.conftest import SMALL, Open
 from tests.unit.engine.engine_files import frames_in_log, killed
 
@@ -118,7 +118,7 @@ def test_a_checkpoint_mark_tells_how_far_each_topic_is_absorbed_and_its_floors(
     db = opened()
     db.create("a", cap_records=3)
     db.append("a", [{"data": n} for n in range(5)])
-    db.engine.core.owner.call(db.engine.topics.persist_floors)
+    db.engine.core.owner.call(lambda: list(db.engine.topics.persist_floors()))
     db.checkpoint()
     frames = frames_in_log(db)
     (floor,) = [f for f in frames if f.type is FrameType.EVICT_WATERMARK]
