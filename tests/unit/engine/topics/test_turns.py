@@ -300,7 +300,7 @@ def test_nothing_overtakes_a_write_that_has_its_seqs(life: Life) -> None:
     visible: list[int] = []
     with one_turn(life):
         write = engine.append("a", brought())
-        change = engine.delete(engine.topic("a"), 2, None)
+        change = engine.topics.delete(engine.topic("a"), 2, None)
         change.on_done = lambda _: visible.append(engine.topic("a").log.visible_seq)
         assert [writers for _, writers in submitted(life)] == [1, 1]
         engine.append("a", brought())
