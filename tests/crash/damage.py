@@ -17,10 +17,9 @@ import pytest
 
 from headwater.core.errors import DamageError, StorageError
 from headwater.disk import replace_file
-from headwater.format.current import decode_current
+from headwater.format.log_state import Repairs, Skip, decode_current, encode_repairs
 from headwater.format.mark import CommitMark, decode_mark, mark_prefix
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME, parse_wal_file_name
-from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.recovery.finding import Action
 from headwater.recovery.topics.replay import FrameGroup, replay
 from headwater.testing import FakeDisk, Item

@@ -26,9 +26,9 @@ from headwater.recovery.topics.replay import replay
 from headwater.testing import FakeDisk, Item, ManualClock, Oracle
 from headwater.wal.committer import GroupCommitter
 from headwater.wal.counters import WalCounters
+from headwater.wal.file_room import PreparedFile
 from headwater.wal.frame_log import FrameLog
 from headwater.wal.policy import ByClass
-from headwater.wal.prepared_file import PreparedFile
 from headwater.wal.sharded import shard_of
 from headwater.wal.ticket import Ticket
 

@@ -22,8 +22,7 @@ from headwater.engine.kafka.group_state import Committed
 from headwater.format.kafka.events import GroupMembership
 from headwater.format.kafka.records import BatchProducer
 from headwater.testing import POWER_LOSS, RANDOM, CrashPlan, FakeDisk
-from headwater.testing.fault_disk import FaultDisk
-from headwater.testing.faults import SPACE_VERBS, Fault, Verb
+from headwater.testing.fault_disk import SPACE_VERBS, Fault, FaultDisk, Verb
 from headwater.wal.dialect import NO_ROOM
 from tests.crash.kafka_story import Place, seen_in, settled, settled_in
 from tests.crash.matrix import FULL, tried

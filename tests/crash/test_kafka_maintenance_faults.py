@@ -17,8 +17,7 @@ from headwater.format.kafka.names import (
     log_name,
 )
 from headwater.testing import FakeDisk
-from headwater.testing.fault_disk import FaultDisk
-from headwater.testing.faults import CHANGING_VERBS, Fault
+from headwater.testing.fault_disk import CHANGING_VERBS, Fault, FaultDisk
 from headwater.wal.committer import LogState
 from tests.crash.matrix import FULL, tried
 from tests.rig.kafka import KAFKA, SMALL_KAFKA, KafkaLife, batch_of

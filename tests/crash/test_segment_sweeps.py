@@ -14,7 +14,7 @@ import numpy
 import pytest
 
 from headwater.disk import Disk
-from headwater.store.removal import list_dropped, remove_dropped, rename_for_drop
+from headwater.store.reclaim import list_dropped, remove_dropped, rename_for_drop
 from headwater.store.segment import Segment
 from headwater.store.segment_stores import LocalColdTier, SegmentStore
 from headwater.store.topic_files import TopicFiles

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from headwater.format.control import HEAD_WATERMARK, IDEMPOTENCY
-from headwater.format.current import Current, encode_current
 from headwater.format.frame import FRAME, FRAME_BYTES_MIN, FRAME_TYPE_MEANING, FrameFlag
 from headwater.format.layout import Layout
 from headwater.format.lease_frames import LEASE, LEASE_KIND_MEANING
+from headwater.format.log_state import Current, Repairs, Skip, encode_current, encode_repairs
 from headwater.format.mark import COMMIT_MARK, FORMAT_VERSION, MARK_BYTES
 from headwater.format.names import (
     COLD_ADDRESS_NAME,
@@ -30,7 +30,6 @@ from headwater.format.names import (
     shard_directory_name,
     wal_file_name,
 )
-from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.format.router_frames import ROUTER_MARK, ROUTER_PLACES, SEQ_CEILING
 from headwater.format.segment import SegmentFile, segment_file_name
 from headwater.format.snapshot import META_DIRECTORY, snapshot_name

@@ -17,8 +17,7 @@ from headwater.engine.kafka.group_state import Committed
 from headwater.model.kafka_group import Joined, JoinRequest, Outcome, Phase, SyncedMember
 from headwater.server.kafka.failures import code_of, code_of_refusal
 from headwater.testing import FakeDisk, ManualClock
-from headwater.testing.fault_disk import FaultDisk
-from headwater.testing.faults import Fault, Verb
+from headwater.testing.fault_disk import Fault, FaultDisk, Verb
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import LARGE_KAFKA, KafkaLife
 from tests.rig.stepped import SteppedShard

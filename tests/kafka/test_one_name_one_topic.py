@@ -19,7 +19,7 @@ from headwater.core.errors import (
     TopicExistsIncompatibleError,
     TopicNotFoundError,
 )
-from headwater.format.kafka.partition_names import parse_partition_name
+from headwater.format.kafka.names import parse_partition_name
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.protocols import Target, over_http, over_kafka
 from tests.server.test_websocket import open_socket

@@ -20,9 +20,9 @@ from hypothesis.stateful import (
 from headwater.config.topic import TopicSettings, topic_settings
 from headwater.core.errors import HeadConflictError, TopicFullError
 from headwater.format.segment import IndexFlag, seal_checks
-from headwater.model import eviction_bounds as victims_module
 from headwater.model import index as index_module
 from headwater.model import tags as tags_module
+from headwater.model import topic as victims_module
 from headwater.model.match import parse_match
 from headwater.model.selection import select
 from headwater.model.tags import TagIndex

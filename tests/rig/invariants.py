@@ -6,7 +6,7 @@ import numpy
 
 from headwater.core.errors import InvariantError
 from headwater.model.kafka_group.group import ConsumerGroup
-from headwater.model.kafka_group.outcomes import Phase
+from headwater.model.kafka_group.member import Phase
 from headwater.model.slots import DEAD, OVERHEAD
 from headwater.model.topic import TopicLog
 

@@ -1,6 +1,6 @@
 """The parts of an engine without threads, which are part of the public test kit."""
 
-from headwater.testing.stepped import (
+from headwater.testing.torture.fake_stores import (
     SteppedForwarder,
     SteppedMaintenance,
     SteppedOwner,

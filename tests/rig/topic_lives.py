@@ -10,7 +10,7 @@ from headwater.config.store import SegmentSettings
 from headwater.disk import replace_file
 from headwater.engine.database import Database
 from headwater.engine.maintenance.reports import keep_report, make_reports_directory
-from headwater.format.current import decode_current
+from headwater.format.log_state import Repairs, Skip, decode_current, encode_repairs
 from headwater.format.mark import CommitMark, decode_mark, mark_prefix
 from headwater.format.names import (
     CURRENT_NAME,
@@ -19,7 +19,6 @@ from headwater.format.names import (
     parse_wal_file_name,
     wal_file_name,
 )
-from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.trace import Image
 from tests.rig.life import DATA, SMALL, new_disk, open_stepped

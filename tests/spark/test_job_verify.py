@@ -12,9 +12,9 @@ import pytest
 from headwater.core.errors import RequestError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import decode_frame
+from headwater.format.log_state import decode_repairs
 from headwater.format.mark import pack_mark
 from headwater.format.names import REPAIRS_NAME, parse_wal_file_name, wal_file_name
-from headwater.format.repairs import decode_repairs
 from headwater.format.snapshot import SNAPSHOT_HEADER
 from headwater.spark.jobs.verify import VerifyFinding, VerifyJobReport, VerifyOptions, verify
 from headwater.testing import FakeDisk, ManualClock

@@ -29,7 +29,6 @@ MAY_MEAN_TWO: Final[Mapping[str, str]] = {
     "Requeued": _TWIN,
     "Row": "of a fetch request, and of a decision table",
     "Stop": "of a worker, and of a scan: neither is seen beside the other",
-    "TopicsPage": _TWIN,
     "Transition": "of a definition, and what a filter sees of one",
     "WatchRequest": "the server's body, and what the client watches",
     "Watched": "transitions of a machine, and updates of a topic",

@@ -114,7 +114,7 @@ VERBS: Verbs = {
     "read": "headwater.cli.read:read",
     "tail": "headwater.cli.read:tail",
     "watch": "headwater.cli.read:watch",
-    "delete": "headwater.cli.delete:delete",
+    "delete": "headwater.cli.read:delete",
     "queue": queue,
     "router": router,
     "machine": machine,

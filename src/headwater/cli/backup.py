@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import say, say_json, shown_path, when
 from headwater.cli.progress import parse_seqs, parse_time, speed, transferring
 from headwater.config.engine import EngineSettings

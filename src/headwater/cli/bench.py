@@ -17,12 +17,11 @@ from urllib.parse import urlsplit
 import msgspec
 import typer
 
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.output import printable, say, say_json, say_table
+from headwater.cli.output import printable, say, say_table
 from headwater.cli.remote import (
     ANY_SERVER,
     Context,
-    ServerOptions,
+    ServerCall,
 )
 from headwater.client.errors import NoAnswerError, UnreachableError, error_of
 from headwater.core.clock import Clock, SystemClock
@@ -55,18 +54,17 @@ def bench(
         int, typer.Option(min=2, max=100_000, metavar="BYTES", help="Of each payload.")
     ] = 200,
     durability: Annotated[str, typer.Option(help="Class of the topic.")] = "fsync",
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Write for some seconds, read it back, and report rates and latencies.
 
     Uses a topic of its own, which is dropped afterwards; writes at most a million records or a
     gigabyte. The numbers are those of this client and this server together, on their machines.
     """
-    address = server.find()
+    address = call.find()
     topic = f"headwater-bench-{secrets.token_hex(4)}"
     clock = SystemClock()
-    with server.connect() as client:
+    with call.connect() as client:
         client.create(topic, durability=durability)
         try:
             target = Target(address)
@@ -82,15 +80,14 @@ def bench(
         finally:
             client.drop(topic)
     phases = {"write": written, "read": read}
-    if as_json:
-        conditions = {
-            "url": address.url,
-            "connections": connections,
-            "batch": batch,
-            "payload_bytes": size,
-            "durability": durability,
-        }
-        say_json({**conditions, **{name: _as_json(measured) for name, measured in phases.items()}})
+    conditions = {
+        "url": address.url,
+        "connections": connections,
+        "batch": batch,
+        "payload_bytes": size,
+        "durability": durability,
+    }
+    if call.say_json({**conditions, **{name: _as_json(each) for name, each in phases.items()}}):
         return
     say(
         f"{printable(address.url)}: payloads of {size} bytes, durability {durability}; "

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import finish, say, say_json
 from headwater.cli.signals import stopped_by_signals
 from headwater.core.clock import SystemClock

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import printable, say, say_json, say_table, shown_path
 from headwater.cli.remote import Context, contexts_path, load_contexts, save_contexts
 from headwater.client.http import Address

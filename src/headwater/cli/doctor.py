@@ -8,13 +8,13 @@ import resource
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
 from headwater.cli.disk_probe import REMOTE_FILE_SYSTEMS, Probe, doubts, file_system_of, probe
 from headwater.cli.files import read_text_file
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import complain, printable, say, say_json, say_table
 from headwater.config.server import LimitSettings
 from headwater.config.wal import WalSettings
@@ -60,15 +60,9 @@ def doctor(
     path = directory.resolve()
     checks = [*_software(), *_limits()]
     measured = _measure(path, seconds, checks)
-    bad = [check for check in checks if check.verdict == BAD]
-    advice = [check.advice for check in checks if check.advice]
     report = {
         "directory": str(path),
-        "ok": not bad,
-        "checks": [
-            {"what": c.what, "found": c.value, "verdict": c.verdict, "advice": c.advice}
-            for c in checks
-        ],
+        **checks_as_json(checks),
         "sync_us": None if measured is None else _percentiles(measured),
         "suggested": {"wal_shards": WalSettings().shards},
     }
@@ -76,14 +70,34 @@ def doctor(
     if as_json:
         say_json(report)
     else:
-        say_table(["check", "found", ""], [[c.what, c.value, c.verdict] for c in checks])
-        for line in advice:
-            say(f"- {printable(line)}")
-        if not advice:
+        say_checks(checks)
+        if not any(check.advice for check in checks):
             say("Nothing to improve; the defaults fit this machine.")
-    if bad:
-        complain(f"{bad[0].what}: {bad[0].value}")
-        raise typer.Exit(StorageError.exit_code)
+    fail_when_bad(checks, StorageError.exit_code)
+
+
+def bad_ones(checks: list[DoctorCheck]) -> list[DoctorCheck]:
+    return [check for check in checks if check.verdict == BAD]
+
+
+def checks_as_json(checks: list[DoctorCheck]) -> dict[str, Any]:
+    rows = [
+        {"what": c.what, "found": c.value, "verdict": c.verdict, "advice": c.advice} for c in checks
+    ]
+    return {"ok": not bad_ones(checks), "checks": rows}
+
+
+def say_checks(checks: list[DoctorCheck]) -> None:
+    say_table(["check", "found", ""], [[c.what, c.value, c.verdict] for c in checks])
+    # Several things are missed for the same reason.
+    for line in dict.fromkeys(check.advice for check in checks if check.advice):
+        say(f"- {printable(line)}")
+
+
+def fail_when_bad(checks: list[DoctorCheck], exit_code: int) -> None:
+    for check in bad_ones(checks)[:1]:
+        complain(f"{check.what}: {check.value}")
+        raise typer.Exit(exit_code)
 
 
 def _software() -> list[DoctorCheck]:

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
 
 from headwater.api.machine_requests import Moved
-from headwater.cli.log_directory import JsonOption
 from headwater.cli.machine import (
-    RUNNING_SERVER,
+    OF_A_SERVER,
     InstanceArgument,
     MachineArgument,
-    MachinesPlace,
+    MachinesCall,
     RepeatOption,
     compact_json,
     json_object,
-    say_answer,
-    say_answers,
 )
-from headwater.cli.output import finish, printable, say, say_json, say_table, when
-from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.output import finish, printable, say, say_table, when
+from headwater.cli.remote import ANY_SERVER, ServerCall
 from headwater.core.errors import RequestError
 from headwater.wire.machine_answers import GapAnswer
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
@@ -46,30 +42,24 @@ def create(
         int | None, typer.Option("--ttl-ms", min=1, metavar="MS", help="Delete it after so long.")
     ] = None,
     key: RepeatOption = None,
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
+    call: MachinesCall = OF_A_SERVER,
 ) -> None:
     """Make an instance of a machine."""
     first = json_object(ctx, "--ctx")
-    with place.open() as machines:
+    with call.open() as machines:
         made = machines.create_instance(
             machine, version, instance_id, first, idempotency_key=key, ttl_ms=ttl_ms
         )
     what = "is in" if made.applied else "was made before, in"
     line = f"{printable(made.instance_id)} {what} state {printable(made.state)}"
-    say_answer(made, line, as_json=as_json)
+    call.say(made, line)
 
 
-def get(
-    instance_id: InstanceArgument,
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def get(instance_id: InstanceArgument, call: MachinesCall = OF_A_SERVER) -> None:
     """Show an instance: its state and context."""
-    with place.open() as machines:
+    with call.open() as machines:
         instance = machines.get_instance(instance_id)
-    if as_json:
-        say_json(msgspec.to_builtins(instance))
+    if call.say_json(instance):
         return
     rows = [
         ["machine", f"{instance.machine} version {instance.version}"],
@@ -97,14 +87,12 @@ def listed(
     offset: Annotated[
         int, typer.Option("--offset", min=0, metavar="N", help="Pass over so many.")
     ] = 0,
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
+    call: MachinesCall = OF_A_SERVER,
 ) -> None:
     """List instances, by id. With --json one object a line."""
-    with place.open() as machines:
+    with call.open() as machines:
         page = machines.list_instances(machine, state, limit=limit, offset=offset)
-    if as_json:
-        say_answers(page.instances)
+    if call.say_json(*page.instances):
         return
     rows = [
         [each.id, each.machine, str(each.version), each.state, when(each.updated_at)]
@@ -118,14 +106,13 @@ def listed(
 def delete(
     instance_id: InstanceArgument,
     key: RepeatOption = None,
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
+    call: MachinesCall = OF_A_SERVER,
 ) -> None:
     """Delete an instance. Its history stays in the log until that is compacted."""
-    with place.open() as machines:
+    with call.open() as machines:
         done = machines.delete_instance(instance_id, idempotency_key=key)
     what = "deleted" if done.applied else "was deleted before"
-    say_answer(done, f"{printable(instance_id)} {what}", as_json=as_json)
+    call.say(done, f"{printable(instance_id)} {what}")
 
 
 def migrate(
@@ -135,15 +122,14 @@ def migrate(
         list[str] | None,
         typer.Option("--map", metavar="OLD=NEW", help="A state under its new name; several."),
     ] = None,
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
+    call: MachinesCall = OF_A_SERVER,
 ) -> None:
     """Move an instance to another version of its machine."""
     renamed = dict(_renamed(each) for each in state_map or ()) or None
-    with place.open() as machines:
+    with call.open() as machines:
         done = machines.migrate_instance(instance_id, version, renamed)
     now = f"is of version {done.version}, in state {printable(done.to_state)}"
-    say_answer(done, f"{printable(instance_id)} {now}", as_json=as_json)
+    call.say(done, f"{printable(instance_id)} {now}")
 
 
 def _renamed(given: str) -> tuple[str, str]:
@@ -153,16 +139,12 @@ def _renamed(given: str) -> tuple[str, str]:
     return old, new
 
 
-def snapshot(
-    instance_id: InstanceArgument,
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def snapshot(instance_id: InstanceArgument, call: MachinesCall = OF_A_SERVER) -> None:
     """Write one instance to a snapshot file of its own."""
-    with place.open() as machines:
+    with call.open() as machines:
         made = machines.snapshot_instance(instance_id)
     line = f"{printable(instance_id)} in state {printable(made.state)}: {made.snapshot_id}"
-    say_answer(made, line, as_json=as_json)
+    call.say(made, line)
 
 
 def apply(
@@ -183,12 +165,11 @@ def apply(
         str | None, typer.Option("--event-id", metavar="TEXT", help="Your own name for it.")
     ] = None,
     key: RepeatOption = None,
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
+    call: MachinesCall = OF_A_SERVER,
 ) -> None:
     """Apply an event to an instance."""
     given = json_object(payload, "the payload")
-    with place.open() as machines:
+    with call.open() as machines:
         done = machines.apply_event(
             instance_id,
             event,
@@ -200,20 +181,18 @@ def apply(
         )
     repeat = "" if done.applied else " (before; nothing was done now)"
     line = f"{printable(done.from_state)} -> {printable(done.to_state)}{repeat}"
-    say_answer(done, line, as_json=as_json)
+    call.say(done, line)
 
 
 def history(
     instance_id: InstanceArgument,
     limit: LimitOption = LIST_LIMIT_DEFAULT,
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
+    call: MachinesCall = OF_A_SERVER,
 ) -> None:
     """Show what happened to an instance, oldest first. With --json one object a line."""
-    with place.open() as machines:
+    with call.open() as machines:
         answer = machines.history(instance_id, limit=limit)
-    if as_json:
-        say_answers(answer.entries)
+    if call.say_json(*answer.entries):
         return
     rows = [
         [
@@ -252,11 +231,10 @@ def watch(
     idle_ms: Annotated[
         int | None, typer.Option("--idle-ms", min=1, metavar="MS", help="Stop after such a pause.")
     ] = None,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Follow transitions as they happen, until Ctrl-C."""
-    with server.connect() as client:
+    with call.connect() as client:
         for moved in client.machines.watch(
             instance_id=instance_id,
             machines=machine,
@@ -265,7 +243,7 @@ def watch(
             from_offset=from_offset,
             idle_ms=idle_ms,
         ):
-            say_answer(moved, _line(moved), as_json=as_json)
+            call.say(moved, _line(moved))
             finish()
 
 

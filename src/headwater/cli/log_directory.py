@@ -22,7 +22,6 @@ DirectoryArgument = Annotated[
         metavar="DIR", help="The data directory (the one with wal/ in it), or its wal/ directory."
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 
 
 @dataclass(frozen=True, slots=True)

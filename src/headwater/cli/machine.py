@@ -6,9 +6,9 @@ The machines are those of a server, or with --dir of a data directory that is no
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -17,9 +17,9 @@ import typer
 
 from headwater.api.machines import Machines
 from headwater.cli.files import read_text_file
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.output import printable, say, say_json, say_table, write
-from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.option_groups import AnswerOptions
+from headwater.cli.output import printable, say, say_table, write
+from headwater.cli.remote import ServerOptions
 from headwater.core.errors import RequestError
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
 
@@ -30,7 +30,7 @@ RepeatOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class MachinesPlace:
     """Whose machines a verb is about."""
 
@@ -42,7 +42,7 @@ class MachinesPlace:
             help="A data directory instead of a server; no other process may have it open.",
         ),
     ] = None
-    server: ServerOptions = ANY_SERVER
+    server: ServerOptions = field(default_factory=ServerOptions)
 
     @contextmanager
     def open(self, *, may_begin: bool = False) -> Iterator[Machines]:
@@ -64,21 +64,12 @@ class MachinesPlace:
             yield database.machines
 
 
-RUNNING_SERVER: Final = MachinesPlace()
+@dataclass(frozen=True)
+class MachinesCall(AnswerOptions, MachinesPlace):
+    """A verb's call of machines: of whose, and how the answer is printed."""
 
 
-def say_answer(answer: msgspec.Struct, line: str, *, as_json: bool) -> None:
-    """What a verb did: one line, or everything that was answered."""
-    if as_json:
-        say_json(msgspec.to_builtins(answer))
-    else:
-        say(line)
-
-
-def say_answers(answers: Iterable[msgspec.Struct]) -> None:
-    """One object a line."""
-    for each in answers:
-        say_json(msgspec.to_builtins(each))
+OF_A_SERVER: Final = MachinesCall()
 
 
 def json_object(text: str | None, what: str) -> dict[str, Any] | None:
@@ -110,44 +101,37 @@ def put(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="JSON with the definition; - reads it from stdin.")
     ],
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
+    call: MachinesCall = OF_A_SERVER,
 ) -> None:
     """Define a version of a machine. Versions never change; the same again is fine."""
     text = sys.stdin.read() if file == "-" else read_text_file(file)
     definition = json_object(text, "the definition")
     assert definition is not None
-    with place.open(may_begin=True) as machines:
+    with call.open(may_begin=True) as machines:
         made = machines.put_machine(machine, version, definition)
     what = "defined" if made.created else "was defined like that before"
-    say_answer(made, f"{printable(made.machine)} version {made.version} {what}", as_json=as_json)
+    call.say(made, f"{printable(made.machine)} version {made.version} {what}")
 
 
 def get(
     machine: MachineArgument,
     version: VersionArgument = None,
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
+    call: MachinesCall = OF_A_SERVER,
 ) -> None:
     """Show the definition of a machine, as JSON."""
-    with place.open() as machines:
+    with call.open() as machines:
         answer = machines.get_machine(machine, version)
     shown = msgspec.json.format(msgspec.json.encode(answer.definition), indent=2).decode()
-    say_answer(answer, shown, as_json=as_json)
+    call.say(answer, shown)
 
 
-def listed(
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def listed(call: MachinesCall = OF_A_SERVER) -> None:
     """List machines and their versions."""
-    with place.open() as machines:
+    with call.open() as machines:
         found = machines.list_machines().items
-    if as_json:
-        say_answers(found)
-        return
-    rows = [[each.machine, ", ".join(map(str, each.versions))] for each in found]
-    say_table(["machine", "versions"], rows)
+    if not call.say_json(*found):
+        rows = [[each.machine, ", ".join(map(str, each.versions))] for each in found]
+        say_table(["machine", "versions"], rows)
 
 
 def draw(
@@ -158,11 +142,11 @@ def draw(
         str | None,
         typer.Option("--instance", metavar="ID", help="Mark the state this instance is in."),
     ] = None,
-    place: MachinesPlace = RUNNING_SERVER,
+    call: MachinesPlace = OF_A_SERVER,
 ) -> None:
     """Draw a machine: Mermaid text, or SVG for a file (`> order.svg`)."""
     form = "svg" if svg else "mermaid"
-    with place.open() as machines:
+    with call.open() as machines:
         if instance is not None and version is None:
             version = machines.get_instance(instance).version
         write(machines.draw(machine, version, form=form, instance_id=instance))
@@ -179,14 +163,12 @@ def read(
         int,
         typer.Option("--limit", "-l", min=1, max=LIST_LIMIT_MAX, metavar="N", help="So many."),
     ] = LIST_LIMIT_DEFAULT,
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
+    call: MachinesCall = OF_A_SERVER,
 ) -> None:
     """Read entries of the machines' log, the last ones there are. With --json one object a line."""
-    with place.open() as machines:
+    with call.open() as machines:
         page = machines.read_wal(from_offset or 0, limit=limit, newest=from_offset is None)
-    if as_json:
-        say_answers(page.entries)
+    if call.say_json(*page.entries):
         return
     for each in page.entries:
         say(printable(f"{each.offset}  {each.type}  {compact_json(each.data)}"))
@@ -196,17 +178,13 @@ def read(
         say(f"more with --from-offset {page.next_offset}")
 
 
-def stats(
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def stats(call: MachinesCall = OF_A_SERVER) -> None:
     """Show how large the machines' log is, and what it has done."""
-    with place.open() as machines:
+    with call.open() as machines:
         answer = machines.wal_stats()
-    if as_json:
-        say_json(msgspec.to_builtins(answer))
-        return
     values = msgspec.to_builtins(answer)
+    if call.say_json(values):
+        return
     values.pop("performance", None)
     values |= values.pop("io_stats")
     rows = [
@@ -222,15 +200,12 @@ def _amount(value: object) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
-def compact(
-    place: MachinesPlace = RUNNING_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def compact(call: MachinesCall = OF_A_SERVER) -> None:
     """Take a snapshot of all machines and instances, and drop the log before it."""
-    with place.open() as machines:
+    with call.open() as machines:
         done = machines.compact()
     line = (
         f"{done.snapshot_id}: {done.instance_count:,} instances in {done.snapshot_bytes:,} bytes; "
         f"{done.segments_deleted} log files deleted"
     )
-    say_answer(done, line, as_json=as_json)
+    call.say(done, line)

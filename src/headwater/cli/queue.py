@@ -8,10 +8,9 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.output import printable, say, say_json, say_table
+from headwater.cli.output import printable, say, say_table
 from headwater.cli.records import record_json, record_line
-from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.remote import ANY_SERVER, ServerCall
 from headwater.cli.topic import TopicArgument
 from headwater.client import Client
 from headwater.core.errors import NotAQueueError, RequestError
@@ -58,20 +57,19 @@ def claim(
     ] = 0,
     lease_ms: LeaseOption = None,
     node: NodeOption = "",
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Take jobs of a queue for a while. With --json one object a line.
 
     Jobs that are not acked in time are handed out again.
     """
-    with server.connect() as client:
+    with call.connect() as client:
         claimed = client.claim(
             topic, node or default_node(), limit, lease_ms=lease_ms, wait_ms=wait_ms
         )
     for job in claimed.jobs:
-        say(job_json(job) if as_json else _job_line(job))
-    if not as_json and not claimed.jobs:
+        say(job_json(job) if call.as_json else _job_line(job))
+    if not call.as_json and not claimed.jobs:
         say(f"{printable(topic)}: nothing to do")
 
 
@@ -90,15 +88,14 @@ def ack(
     seqs: SeqsArgument,
     lease_id: LeaseIdOption = None,
     node: NodeOption = "",
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Jobs are done: delete them for good."""
-    with server.connect() as client:
+    with call.connect() as client:
         result = client.ack(
             topic, node or default_node(), seqs, lease_ids=_lease_ids(lease_id, seqs)
         )
-    _say_result("acked", result, as_json=as_json)
+    _say_result(call, "acked", result)
 
 
 def nack(
@@ -112,11 +109,10 @@ def nack(
     ] = 0,
     lease_id: LeaseIdOption = None,
     node: NodeOption = "",
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Give jobs back, to be handed out again at once or later."""
-    with server.connect() as client:
+    with call.connect() as client:
         result = client.nack(
             topic,
             node or default_node(),
@@ -124,7 +120,7 @@ def nack(
             lease_ids=_lease_ids(lease_id, seqs),
             delay_ms=delay_ms,
         )
-    _say_result("nacked", result, as_json=as_json)
+    _say_result(call, "nacked", result)
 
 
 def extend(
@@ -133,11 +129,10 @@ def extend(
     lease_ms: LeaseOption = None,
     lease_id: LeaseIdOption = None,
     node: NodeOption = "",
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Hold jobs longer, from now."""
-    with server.connect() as client:
+    with call.connect() as client:
         result = client.extend(
             topic,
             node or default_node(),
@@ -145,27 +140,20 @@ def extend(
             lease_ids=_lease_ids(lease_id, seqs),
             lease_ms=lease_ms,
         )
-    _say_result("extended", result, as_json=as_json)
+    _say_result(call, "extended", result)
 
 
 def _lease_ids(lease_id: int | None, seqs: list[int]) -> list[int] | None:
     return None if lease_id is None else [lease_id] * len(seqs)
 
 
-def _say_result(verb: str, result: LeaseResult, *, as_json: bool) -> None:
+def _say_result(call: ServerCall, verb: str, result: LeaseResult) -> None:
     """Exit code 2 when this node did not hold one of the jobs: a script should notice."""
-    if as_json:
-        more = {"deadlines": result.deadlines} if result.deadlines else {}
-        say_json(
-            {
-                verb: result.seqs,
-                "skipped": result.skipped,
-                "ready": result.ready,
-                "in_flight": result.in_flight,
-                **more,
-            }
-        )
-    elif result.seqs:
+    answer = result._asdict()
+    answer = {verb: answer.pop("seqs"), **answer}
+    if not result.deadlines:
+        answer.pop("deadlines")
+    if not call.say_json(answer) and result.seqs:
         say(f"{verb} {', '.join(map(str, result.seqs))}")
     if result.skipped:
         shown = ", ".join(map(str, result.skipped))
@@ -174,53 +162,38 @@ def _say_result(verb: str, result: LeaseResult, *, as_json: bool) -> None:
         )
 
 
-def stats(
-    topic: TopicArgument,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def stats(topic: TopicArgument, call: ServerCall = ANY_SERVER) -> None:
     """Show how many jobs are ready, in flight, delayed, given up, and blocked.
 
     Blocked are jobs that were delivered as often as they may be and whose dead letter topic refuses
     them; the warning in the server's log says why.
     """
-    with server.connect() as client:
+    with call.connect() as client:
         counts = client.queue_stats(topic)
         paused = bool(client.state(topic).config.get("paused"))
-    if as_json:
-        say_json({"topic": topic, **counts._asdict(), "paused": paused})
+    if call.say_json({"topic": topic, **counts._asdict(), "paused": paused}):
         return
     rows = [[name.replace("_", " "), f"{value:,}"] for name, value in counts._asdict().items()]
     say_table(["what", "jobs"], [*rows, ["paused", "yes" if paused else "no"]], "jobs")
 
 
-def pause(
-    topic: TopicArgument,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def pause(topic: TopicArgument, call: ServerCall = ANY_SERVER) -> None:
     """Hand out no more jobs. Writes and acks go on."""
-    _set_paused(topic, True, server, as_json=as_json)
+    _set_paused(topic, True, call)
 
 
-def resume(
-    topic: TopicArgument,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def resume(topic: TopicArgument, call: ServerCall = ANY_SERVER) -> None:
     """Hand out jobs again."""
-    _set_paused(topic, False, server, as_json=as_json)
+    _set_paused(topic, False, call)
 
 
-def _set_paused(topic: str, paused: bool, server: ServerOptions, *, as_json: bool) -> None:
-    with server.connect() as client:
+def _set_paused(topic: str, paused: bool, call: ServerCall) -> None:
+    with call.connect() as client:
         if client.state(topic).type != "queue":  # or there is none, and none is made
             raise NotAQueueError(f"{topic!r} is a log; only queues can be paused")
         client.create(topic, paused=paused)
-    if as_json:
-        say_json({"topic": topic, "paused": paused})
-    else:
-        say(f"{printable(topic)}: {'paused' if paused else 'resumed'}")
+    said = f"{printable(topic)}: {'paused' if paused else 'resumed'}"
+    call.say({"topic": topic, "paused": paused}, said)
 
 
 def requeue(
@@ -229,8 +202,7 @@ def requeue(
         list[int] | None, typer.Argument(metavar="[SEQ...]", help="The letters.")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="All letters of the topic.")] = False,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Give dead letters back to the queues they came from.
 
@@ -241,15 +213,13 @@ def requeue(
         raise RequestError("name the letters by seq, or say --all")
     given: list[int] = []
     skipped: list[int] = []
-    with server.connect() as client:
+    with call.connect() as client:
         for some in _letters(client, topic) if everything else _batches(seqs or []):
             done = client.requeue(topic, some)
             given += done.seqs
             skipped += done.skipped
-    if as_json:
-        say_json({"requeued": given, "skipped": skipped})
-    else:
-        say(f"{printable(topic)}: {len(given):,} given back")
+    line = f"{printable(topic)}: {len(given):,} given back"
+    call.say({"requeued": given, "skipped": skipped}, line)
     if skipped:
         shown = ", ".join(map(str, skipped[:20]))
         raise RequestError(f"not given back: {shown}; not there, no letter, or not allowed")

@@ -14,10 +14,9 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from headwater.api.jobs import GiveBackError, Outcome, Stop, WorkDone
-from headwater.cli.log_directory import JsonOption
 from headwater.cli.output import complain, finish, printable, say, say_json
 from headwater.cli.queue import LeaseOption
-from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.remote import ANY_SERVER, ServerCall
 from headwater.cli.signals import stopped_by_signals
 from headwater.cli.topic import TopicArgument
 from headwater.core.errors import RequestError
@@ -59,8 +58,7 @@ def work(
     node: Annotated[
         str, typer.Option(metavar="NAME", help="The worker's name; host and process id otherwise.")
     ] = "",
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Run a command for each job of a queue, until Ctrl-C.
 
@@ -70,10 +68,10 @@ def work(
     first Ctrl-C or SIGTERM lets commands finish, the second does not. --json prints an object for
     each job, and what commands print goes to stderr.
     """
-    with server.connect(give_up_after_s=GIVE_UP_AFTER_S) as client:
+    with call.connect(give_up_after_s=GIVE_UP_AFTER_S) as client:
         client.queue_stats(topic)  # says at once when there is no such queue
         with _progress(topic) as advance:
-            working = CommandWork(topic, command, advance, as_json=as_json)
+            working = CommandWork(topic, command, advance, as_json=call.as_json)
             options: dict[str, Any] = {"node": node} if node else {}
             with stopped_by_signals(working.interrupt):
                 done = client.work(
@@ -89,7 +87,7 @@ def work(
                 )
     if working.broken is not None:
         raise RequestError(f"cannot run {command[0]!r}: {working.broken.strerror}")
-    if not as_json:
+    if not call.as_json:
         say(_summary(done))
 
 

@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from headwater.cli.files import read_text_file
+from headwater.cli.option_groups import AnswerOptions
 from headwater.client.blocking import Client
 from headwater.client.operations import DEFAULT_URL
 from headwater.client.retry import Retry
@@ -86,7 +87,7 @@ TokenOption = Annotated[
 ]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ServerOptions:
     """How a verb finds its server."""
 
@@ -141,7 +142,12 @@ class ServerOptions:
         )
 
 
-ANY_SERVER: Final = ServerOptions()
+@dataclass(frozen=True)
+class ServerCall(AnswerOptions, ServerOptions):
+    """A verb's call of a server: of which one, and how the answer is printed."""
+
+
+ANY_SERVER: Final = ServerCall()
 
 
 def _with_scheme(url: str) -> str:

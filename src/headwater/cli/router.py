@@ -7,9 +7,8 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.output import printable, say, say_json, say_table
-from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.output import printable, say, say_table
+from headwater.cli.remote import ANY_SERVER, ServerCall
 from headwater.core.results import RouterState
 
 RouterArgument = Annotated[str, typer.Argument(metavar="ROUTER", help="The router's name.")]
@@ -34,8 +33,7 @@ def put(
     create_dest: Annotated[
         bool, typer.Option("--create-dest/--no-create-dest", help="Make the destination.")
     ] = True,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Copy what comes into one topic to another, from now on."""
     settings: dict[str, Any] = {
@@ -49,27 +47,21 @@ def put(
     }
     if match is not None:
         settings["filter"] = match
-    with server.connect() as client:
+    with call.connect() as client:
         state = client.put_router(router, **settings)
-    if as_json:
-        say_json(msgspec.structs.asdict(state))
-    else:
-        say(f"{printable(router)}: copies {_way(state)}")
+    call.say(state, f"{printable(router)}: copies {_way(state)}")
 
 
 def listed(
     prefix: Annotated[str, typer.Option(help="Names that begin with it.")] = "",
     source: Annotated[str | None, typer.Option(metavar="TOPIC", help="That copy from it.")] = None,
     dest: Annotated[str | None, typer.Option(metavar="TOPIC", help="That copy to it.")] = None,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """List routers. With --json one object a line."""
-    with server.connect() as client:
+    with call.connect() as client:
         states = client.routers(prefix, source=source, dest=dest)
-    if as_json:
-        for state in states:
-            say_json(msgspec.structs.asdict(state))
+    if call.say_json(*states):
         return
     if not states:
         say("no routers")
@@ -90,35 +82,22 @@ def listed(
     say_table(headings, rows, "copied behind")
 
 
-def show(
-    router: RouterArgument,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def show(router: RouterArgument, call: ServerCall = ANY_SERVER) -> None:
     """Show one router: what it does and how far it has come."""
-    with server.connect() as client:
+    with call.connect() as client:
         state = client.router(router)
     fields = msgspec.structs.asdict(state)
-    if as_json:
-        say_json(fields)
-        return
-    rows = [[name.replace("_", " "), _text(value)] for name, value in fields.items()]
-    say_table(["what", "value"], rows)
+    if not call.say_json(fields):
+        rows = [[name.replace("_", " "), _text(value)] for name, value in fields.items()]
+        say_table(["what", "value"], rows)
 
 
-def remove(
-    router: RouterArgument,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def remove(router: RouterArgument, call: ServerCall = ANY_SERVER) -> None:
     """Remove a router. What it has copied stays."""
-    with server.connect() as client:
+    with call.connect() as client:
         deleted = client.delete_router(router)
-    if as_json:
-        say_json({"router": router, "deleted": deleted})
-    else:
-        said = "removed" if deleted else "there was none, nothing was done"
-        say(f"{printable(router)}: {said}")
+    said = "removed" if deleted else "there was none, nothing was done"
+    call.say({"router": router, "deleted": deleted}, f"{printable(router)}: {said}")
 
 
 def _way(state: RouterState) -> str:

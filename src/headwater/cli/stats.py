@@ -8,9 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.output import say, say_json, say_table
-from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.output import say, say_table
+from headwater.cli.remote import ANY_SERVER, ServerCall
 
 _NAME = re.compile(r"headwater_(\w+)(?:\{\w+=(.*)\})?")
 _SUMMARY = (
@@ -39,15 +38,13 @@ def stats(
     top: Annotated[
         int, typer.Option(min=0, metavar="N", help="Show so many of the largest topics.")
     ] = 10,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Show what a server holds and has done. --json gives every metric."""
-    with server.connect() as client:
+    with call.connect() as client:
         metrics = client.metrics()
         state = client.ready()
-    if as_json:
-        say_json({"state": state, "metrics": metrics})
+    if call.say_json({"state": state, "metrics": metrics}):
         return
     labelled = _labelled(metrics)
     rows = [["state", state], ["uptime", _duration(_total(labelled, "uptime_ms") / 1_000)]]

@@ -6,12 +6,10 @@ import json
 import sys
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.output import printable, say, say_json, say_table, when
-from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.output import printable, say, say_table, when
+from headwater.cli.remote import ANY_SERVER, ServerCall
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import RequestError
 from headwater.core.results import TopicState
@@ -35,8 +33,7 @@ def create(
     more: Annotated[
         list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Any other setting.")
     ] = None,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Make a topic, or change the settings of one that is there."""
     given: dict[str, Any] = {
@@ -49,27 +46,21 @@ def create(
     }
     settings = {name: value for name, value in given.items() if value is not None}
     settings |= dict(map(_setting, more or ()))
-    with server.connect() as client:
+    with call.connect() as client:
         state = client.create(topic, **settings)
-    if as_json:
-        say_json(msgspec.structs.asdict(state))
-    else:
-        changed = _changed(state.config)
-        details = f" with {', '.join(changed)}" if changed else " with the defaults"
-        say(f"{printable(topic)}: a {state.type}{details}")
+    changed = _changed(state.config)
+    details = f" with {', '.join(changed)}" if changed else " with the defaults"
+    call.say(state, f"{printable(topic)}: a {state.type}{details}")
 
 
 def listed(
     prefix: Annotated[str, typer.Option(help="Names that begin with it.")] = "",
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """List topics. With --json one object a line."""
-    with server.connect() as client:
+    with call.connect() as client:
         states = client.topics(prefix)
-    if as_json:
-        for state in states:
-            say_json(msgspec.structs.asdict(state))
+    if call.say_json(*states):
         return
     if not states:
         say("no topics" + (f" that begin with {printable(prefix)}" if prefix else ""))
@@ -90,18 +81,12 @@ def listed(
     say_table(headings, rows, "records bytes head")
 
 
-def show(
-    topic: TopicArgument,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
-) -> None:
+def show(topic: TopicArgument, call: ServerCall = ANY_SERVER) -> None:
     """Show one topic: its numbers and its settings."""
-    with server.connect() as client:
+    with call.connect() as client:
         state = client.state(topic)
-    if as_json:
-        say_json(msgspec.structs.asdict(state))
-        return
-    say_table(["what", "value"], [[name, value] for name, value in _facts(state)])
+    if not call.say_json(state):
+        say_table(["what", "value"], _facts(state))
 
 
 def drop(
@@ -110,20 +95,16 @@ def drop(
         bool, typer.Option("--if-empty", help="Only when it holds no records.")
     ] = False,
     yes: YesOption = False,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Drop a topic and everything in it, for good. Asks first on a terminal."""
-    with server.connect() as client:
+    with call.connect() as client:
         if not (yes or if_empty) and sys.stdin.isatty():
             count = client.state(topic).count
             typer.confirm(f"Drop {printable(topic)} with {count:,} records?", abort=True, err=True)
         dropped = client.drop(topic, if_empty=if_empty)
-    if as_json:
-        say_json({"topic": topic, "deleted": dropped})
-    else:
-        said = "dropped" if dropped else "there was none, nothing was done"
-        say(f"{printable(topic)}: {said}")
+    said = "dropped" if dropped else "there was none, nothing was done"
+    call.say({"topic": topic, "deleted": dropped}, f"{printable(topic)}: {said}")
 
 
 def _setting(text: str) -> tuple[str, Any]:

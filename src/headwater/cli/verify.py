@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import complain, say, say_json, say_table, shown_path
 from headwater.cli.pipeline.flags import ColdFlag
 from headwater.cli.progress import transferring

@@ -12,9 +12,8 @@ import typer
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.output import complain, printable, say, say_json
-from headwater.cli.remote import ANY_SERVER, ServerOptions
+from headwater.cli.output import complain, printable
+from headwater.cli.remote import ANY_SERVER, ServerCall
 from headwater.cli.topic import TopicArgument
 from headwater.client.blocking import Client
 from headwater.core.clock import Clock, SystemClock
@@ -46,8 +45,7 @@ def write(
     batch: Annotated[
         int, typer.Option(min=1, max=BATCH_RECORDS_MAX, metavar="N", help="Records a request.")
     ] = 500,
-    server: ServerOptions = ANY_SERVER,
-    as_json: JsonOption = False,
+    call: ServerCall = ANY_SERVER,
 ) -> None:
     """Write records: each argument, or each line of stdin or of a file, is one.
 
@@ -63,7 +61,7 @@ def write(
         ]
     else:
         batches = read_lines(_input(file))
-    with server.connect() as client:
+    with call.connect() as client:
         writer = BatchWriter(client, topic, batch, tag, node, SystemClock(), as_text=text)
         try:
             with _progress(writer):
@@ -73,12 +71,8 @@ def write(
             if writer.count:
                 complain(f"{writer.summary()} before this:")
             raise
-    if as_json:
-        say_json(writer.as_json())
-    elif writer.count:
-        say(writer.summary())
-    else:
-        say("nothing to write: the input was empty")
+    nothing = "nothing to write: the input was empty"
+    call.say(writer.as_json(), writer.summary() if writer.count else nothing)
 
 
 class BatchWriter:

@@ -6,8 +6,9 @@ Payloads stay the bytes that came: a record's `data` is parsed when the caller r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -19,11 +20,11 @@ from headwater.core.results import (
     ArrowPage,
     Claimed,
     ClaimedJob,
-    Deleted,
     Diff,
     LeaseResult,
     QueueStats,
     Requeued,
+    RouterState,
     Tombstone,
     TopicState,
 )
@@ -124,12 +125,19 @@ class _TopicsPage(msgspec.Struct):
     next_cursor: str | None = None
 
 
-class TopicsPage(msgspec.Struct):
-    topics: list[TopicState]
+class _RoutersPage(msgspec.Struct):
+    routers: list[RouterState]
+    next_cursor: str | None = None
+
+
+class ListPage(NamedTuple, Generic[T]):
+    """Part of a list, and where the next part begins; None after the last."""
+
+    items: list[T]
     next_cursor: str | None
 
 
-class _Dropped(msgspec.Struct):
+class _Gone(msgspec.Struct):
     deleted: bool
 
 
@@ -158,32 +166,14 @@ class RecordsEvent(msgspec.Struct):
     head_seq: int
 
 
-class TombstoneEvent(msgspec.Struct):
-    topic: str
-    gap_from: int
-    gap_to: int
-    reason: str
-    missed_estimate: int
-    earliest_seq: int
-    head_seq: int
-
-    def tombstone(self) -> Tombstone:
-        return Tombstone(
-            self.gap_from,
-            self.gap_to,
-            self.reason,
-            self.missed_estimate,
-            self.earliest_seq,
-            self.head_seq,
-        )
-
-
 class CaughtUpEvent(msgspec.Struct):
     topic: str
     seq: int
 
 
-class TopicDeletedEvent(msgspec.Struct):
+class TopicEvent(msgspec.Struct):
+    """Whose event it is: a tombstone, or that the topic is gone."""
+
     topic: str
 
 
@@ -208,15 +198,16 @@ def decode(body: bytes, kind: type[T]) -> T:
     return answer
 
 
+def reader(kind: type[T]) -> Callable[[bytes], T]:
+    return partial(decode, kind=kind)
+
+
 def nothing(_body: bytes) -> None:
     """The status said it all."""
 
 
 def appended(body: bytes) -> Appended:
-    answer = decode(body, _Appended)
-    return Appended(
-        answer.first_seq, answer.last_seq, answer.head_seq, answer.created, answer.deduped
-    )
+    return Appended(*msgspec.structs.astuple(decode(body, _Appended)))
 
 
 def diff(body: bytes) -> Diff:
@@ -256,23 +247,21 @@ def queue_stats(body: bytes) -> QueueStats:
     answer = decode(body, _QueueState)
     if answer.queue is None:
         raise NotAQueueError(f"{answer.topic!r} is a log; claims need a queue")
-    queue = answer.queue
-    return QueueStats(
-        queue.ready, queue.in_flight, queue.delayed, queue.dead_lettered, queue.blocked
-    )
+    return QueueStats(*msgspec.structs.astuple(answer.queue))
 
 
 def topic_state(body: bytes) -> TopicState:
     return decode(body, _State).state()
 
 
-def topics_page(body: bytes) -> TopicsPage:
+def topics_page(body: bytes) -> ListPage[TopicState]:
     answer = decode(body, _TopicsPage)
-    return TopicsPage([state.state() for state in answer.topics], answer.next_cursor)
+    return ListPage([state.state() for state in answer.topics], answer.next_cursor)
 
 
-def deleted(body: bytes) -> Deleted:
-    return decode(body, Deleted)
+def routers_page(body: bytes) -> ListPage[RouterState]:
+    answer = decode(body, _RoutersPage)
+    return ListPage(answer.routers, answer.next_cursor)
 
 
 def no_page(_body: bytes) -> ArrowPage:
@@ -296,11 +285,7 @@ def arrow_page(headers: Mapping[str, str], body: bytes) -> ArrowPage:
 
 
 def was_deleted(body: bytes) -> bool:
-    return decode(body, _Dropped).deleted
-
-
-def watch_opened(body: bytes) -> WatchOpened:
-    return decode(body, WatchOpened)
+    return decode(body, _Gone).deleted
 
 
 def metrics(body: bytes) -> dict[str, Any]:

@@ -14,8 +14,7 @@ from headwater.client.call_operations import operation_of, watch_of
 from headwater.client.http import Address, AsyncHttp, AsyncOpenStream
 from headwater.client.machine_http import follow_operation, machine_operation
 from headwater.client.operations import DEFAULT_URL, Pause, RetryPolicy, Send, Step
-from headwater.client.pauses import AsyncSleep, async_sleep
-from headwater.client.retry import Retry
+from headwater.client.retry import AsyncSleep, Retry, async_sleep
 from headwater.client.watch import WatchOperation
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.driver import drive_awaiting, follow_awaiting

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, TypeVar
+
+import msgspec
 
 from headwater.api import call_list
 from headwater.api.call_list import ApiCall, WatchingCall
-from headwater.client import calls, router_calls
+from headwater.client import calls
+from headwater.client.errors import ForbiddenError
 from headwater.client.operations import (
     ClientOperation,
     RetryPolicy,
     call_operation,
-    create_operation,
-    topics_operation,
+    pages_operation,
 )
 from headwater.client.watch import (
     WatchOperation,
@@ -36,46 +39,40 @@ def watch_of(call: WatchingCall[Any], policy: RetryPolicy) -> WatchOperation:
     return WATCHES[type(call)](call, policy)
 
 
-def _once_answered(make: Callable[..., calls.HttpCall[Any]]) -> Make:
-    """A call that is one request: the fields of the call are what its maker takes."""
-
-    def operation(call: Any, policy: RetryPolicy) -> ClientOperation[Any]:
-        fields = {name: getattr(call, name) for name in call.__struct_fields__}
-        return call_operation(make(**fields), policy)
-
-    return operation
+def _once_answered(make: Callable[[Any], calls.HttpCall[Any]]) -> Make:
+    """A call that is one request."""
+    return lambda call, policy: call_operation(make(call), policy)
 
 
 def _create(call: call_list.CreateCall, policy: RetryPolicy) -> ClientOperation[Any]:
-    return create_operation(call.topic, call.settings, policy)
+    yield from call_operation(calls.put_topic(call), policy)
+    try:
+        state = call_list.StateCall(call.topic)
+        return (yield from call_operation(calls.get_topic(state), policy))
+    except ForbiddenError as error:
+        raise ForbiddenError(
+            f"the topic {call.topic!r} is there with these settings, but this key may not read them"
+        ) from error
 
 
 def _append(call: call_list.AppendCall, policy: RetryPolicy) -> ClientOperation[Any]:
-    """With a key, so that it can be sent again."""
-    key = policy.new_key() if call.idempotency_key is None else call.idempotency_key
-    request = calls.append(
-        call.topic,
-        call.records,
-        key,
-        node=call.node,
-        expect_head_seq=call.expect_head_seq,
-        create=call.create,
-        settings=call.settings,
-        disable_backpressure=call.disable_backpressure,
-    )
-    return call_operation(request, policy)
+    if call.idempotency_key is None:
+        call = msgspec.structs.replace(call, idempotency_key=policy.new_key())
+    return call_operation(calls.append(call), policy)
 
 
 def _topics(call: call_list.TopicsCall, policy: RetryPolicy) -> ClientOperation[Any]:
-    return topics_operation(call.prefix, policy)
+    return pages_operation(partial(calls.list_topics, call), policy)
 
 
 def _put_router(call: call_list.PutRouterCall, policy: RetryPolicy) -> ClientOperation[Any]:
-    return router_calls.put_router_operation(call.router, call.settings, policy)
+    yield from call_operation(calls.put_router(call), policy)
+    state = call_list.RouterCall(call.router)
+    return (yield from call_operation(calls.get_router(state), policy))
 
 
 def _routers(call: call_list.RoutersCall, policy: RetryPolicy) -> ClientOperation[Any]:
-    return router_calls.routers_operation(call.prefix, call.source, call.dest, policy)
+    return pages_operation(partial(calls.list_routers, call), policy)
 
 
 def _watch(call: call_list.WatchCall, policy: RetryPolicy) -> WatchOperation:
@@ -110,9 +107,9 @@ OPERATIONS: Final[dict[type, Make]] = {
     call_list.RequeueCall: _once_answered(calls.requeue),
     call_list.QueueStatsCall: _once_answered(calls.queue_stats),
     call_list.PutRouterCall: _put_router,
-    call_list.RouterCall: _once_answered(router_calls.get_router),
+    call_list.RouterCall: _once_answered(calls.get_router),
     call_list.RoutersCall: _routers,
-    call_list.DeleteRouterCall: _once_answered(router_calls.delete_router),
+    call_list.DeleteRouterCall: _once_answered(calls.delete_router),
     call_list.MetricsCall: _once_answered(calls.metrics),
     call_list.ReadyCall: _once_answered(calls.ready),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -11,7 +11,29 @@ from urllib.parse import quote
 
 import msgspec
 
-from headwater.api.call_list import Records
+from headwater.api.call_list import (
+    AckCall,
+    AppendCall,
+    ArrowCall,
+    ClaimCall,
+    CreateCall,
+    DeleteCall,
+    DeleteRouterCall,
+    DiffCall,
+    DropCall,
+    ExtendCall,
+    MetricsCall,
+    NackCall,
+    NodeFilter,
+    PutRouterCall,
+    QueueStatsCall,
+    ReadyCall,
+    RequeueCall,
+    RouterCall,
+    RoutersCall,
+    StateCall,
+    TopicsCall,
+)
 from headwater.client import answers
 from headwater.config.topic import check_topic_name
 from headwater.core import limits
@@ -25,8 +47,10 @@ from headwater.core.results import (
     LeaseResult,
     QueueStats,
     Requeued,
+    RouterState,
     TopicState,
 )
+from headwater.model.router import check_router_name
 
 T = TypeVar("T")
 HEARTBEAT_MS: Final = 10_000
@@ -60,181 +84,189 @@ class HttpCall(Generic[T]):
         return self.read(body) if self.read_answer is None else self.read_answer(headers, body)
 
 
-def put_topic(topic: str, settings: Mapping[str, Any]) -> HttpCall[None]:
-    return HttpCall("PUT", _path(topic), answers.nothing, body=json_text(settings, "settings"))
+# -- topics
 
 
-def get_topic(topic: str) -> HttpCall[TopicState]:
-    return HttpCall("GET", _path(topic), answers.topic_state, query={"touch": "false"})
+def put_topic(call: CreateCall) -> HttpCall[None]:
+    body = json_text(call.settings, "settings")
+    return HttpCall("PUT", _path(call.topic), answers.nothing, body=body)
 
 
-def list_topics(prefix: str, cursor: str | None) -> HttpCall[answers.TopicsPage]:
-    query = {"prefix": prefix, "page_size": str(limits.PAGE_SIZE_MAX)}
-    if cursor is not None:
-        query["cursor"] = cursor
+def get_topic(call: StateCall) -> HttpCall[TopicState]:
+    return HttpCall("GET", _path(call.topic), answers.topic_state, query={"touch": "false"})
+
+
+def list_topics(call: TopicsCall, cursor: str | None) -> HttpCall[answers.ListPage[TopicState]]:
+    query = _given(prefix=call.prefix, page_size=str(limits.PAGE_SIZE_MAX), cursor=cursor)
     return HttpCall("GET", "/v0/topics", answers.topics_page, query=query)
 
 
-def append(
-    topic: str,
-    records: Records,
-    idempotency_key: str,
-    *,
-    node: str | None = None,
-    expect_head_seq: int | None = None,
-    create: bool | None = None,
-    settings: Mapping[str, Any] | None = None,
-    disable_backpressure: bool = False,
-) -> HttpCall[Appended]:
-    given: object = records
+def append(call: AppendCall) -> HttpCall[Appended]:
+    """With a key, so that it can be sent again."""
+    records: object = call.records
     if not isinstance(records, msgspec.Raw):
-        given = [records] if isinstance(records, Mapping) else list(records)
-    body: dict[str, Any] = {"records": given, "idempotency_key": idempotency_key}
-    optional = {
-        "node": node,
-        "expect_head_seq": expect_head_seq,
-        "create": create,
-        "config": None if settings is None else dict(settings),
-        "disable_backpressure": True if disable_backpressure else None,
-    }
-    body |= {name: value for name, value in optional.items() if value is not None}
+        records = [records] if isinstance(records, Mapping) else list(call.records)
+    body = _given(
+        records=records,
+        idempotency_key=call.idempotency_key,
+        node=call.node,
+        expect_head_seq=call.expect_head_seq,
+        create=call.create,
+        config=None if call.settings is None else dict(call.settings),
+        disable_backpressure=call.disable_backpressure or None,
+    )
     return HttpCall(
         "POST",
-        _path(topic),
+        _path(call.topic),
         answers.appended,
         RepeatRule.WITH_KEY,
         query={"return_seqs": "false"},
         body=json_text(body, "the write"),
-        topic=topic,
+        topic=call.topic,
     )
 
 
-def diff(
-    topic: str,
-    from_seq: int = 0,
-    limit: int = limits.READ_RECORDS_DEFAULT,
-    max_batch_bytes: int = limits.READ_BYTES_DEFAULT,
-    wait_ms: int = 0,
-    node: str | Iterable[str] | None = None,
-    match: object | None = None,
-) -> HttpCall[Diff]:
+def diff(call: DiffCall) -> HttpCall[Diff]:
     body: dict[str, Any] = {
-        "from_seq": from_seq,
-        "limit": limit,
-        "max_batch_bytes": max_batch_bytes,
-        "wait_ms": wait_ms,
+        "from_seq": call.from_seq,
+        "limit": call.limit,
+        "max_batch_bytes": call.max_batch_bytes,
+        "wait_ms": call.wait_ms,
         "include_tags": True,
-        **_filters(node, match),
+        **_filters(call.node, call.match),
     }
-    wait_s = min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) / 1_000
     return HttpCall(
-        "POST", _path(topic, "/diff"), answers.diff, body=json_text(body, "the read"), wait_s=wait_s
+        "POST",
+        _path(call.topic, "/diff"),
+        answers.diff,
+        body=json_text(body, "the read"),
+        wait_s=_wait_s(call.wait_ms),
     )
 
 
-def arrow(topic: str, from_seq: int, to_seq: int, limit: int) -> HttpCall[ArrowPage]:
-    query = {"from_seq": str(from_seq), "to_seq": str(to_seq), "limit": str(limit)}
+def arrow(call: ArrowCall) -> HttpCall[ArrowPage]:
+    query = {name: str(getattr(call, name)) for name in ("from_seq", "to_seq", "limit")}
     return HttpCall(
         "GET",
-        _path(topic, "/arrow"),
+        _path(call.topic, "/arrow"),
         answers.no_page,
         query=query,
         read_answer=answers.arrow_page,
     )
 
 
-def delete(topic: str, before_seq: int | None, match: object | None) -> HttpCall[Deleted]:
+def delete(call: DeleteCall) -> HttpCall[Deleted]:
     """By tag alone it is not repeated: it would also take what was written meanwhile."""
-    body: dict[str, Any] = {"before_seq": before_seq, **_filters(None, match)}
+    body: dict[str, Any] = {"before_seq": call.before_seq, **_filters(None, call.match)}
     return HttpCall(
         "POST",
-        _path(topic, "/delete"),
-        answers.deleted,
-        RepeatRule.NEVER if before_seq is None else RepeatRule.ALWAYS,
+        _path(call.topic, "/delete"),
+        answers.reader(Deleted),
+        RepeatRule.NEVER if call.before_seq is None else RepeatRule.ALWAYS,
         body=json_text(body, "the delete"),
     )
 
 
-def drop(topic: str, *, if_empty: bool) -> HttpCall[bool]:
+def drop(call: DropCall) -> HttpCall[bool]:
     """Not repeated: another client may have created a topic of this name again."""
-    query = {"if_empty": "true" if if_empty else "false"}
-    return HttpCall("DELETE", _path(topic), answers.was_deleted, RepeatRule.NEVER, query=query)
+    query = {"if_empty": "true" if call.if_empty else "false"}
+    return HttpCall("DELETE", _path(call.topic), answers.was_deleted, RepeatRule.NEVER, query=query)
 
 
-def claim(
-    topic: str, node: str, limit: int, lease_ms: int | None, wait_ms: int
-) -> HttpCall[Claimed]:
+# -- queues
+
+
+def claim(call: ClaimCall) -> HttpCall[Claimed]:
     """Sent again when no answer came: what that answer held comes back when its lease is over."""
-    body = {"node": node, "max": limit, "lease_ms": lease_ms, "wait_ms": wait_ms}
-    wait_s = min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) / 1_000
+    body = {
+        "node": call.node,
+        "max": call.limit,
+        "lease_ms": call.lease_ms,
+        "wait_ms": call.wait_ms,
+    }
     return HttpCall(
         "POST",
-        _path(topic, "/claim"),
+        _path(call.topic, "/claim"),
         answers.claimed,
         body=json_text(body, "claim"),
-        wait_s=wait_s,
+        wait_s=_wait_s(call.wait_ms),
     )
 
 
-def ack(
-    topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None
-) -> HttpCall[LeaseResult]:
-    return _lease_call(topic, "ack", node, seqs, lease_ids, {})
+def ack(call: AckCall) -> HttpCall[LeaseResult]:
+    return _lease_call("ack", call, {})
 
 
-def nack(
-    topic: str, node: str, seqs: Sequence[int], lease_ids: Sequence[int] | None, delay_ms: int
-) -> HttpCall[LeaseResult]:
-    return _lease_call(topic, "nack", node, seqs, lease_ids, {"delay_ms": delay_ms})
+def nack(call: NackCall) -> HttpCall[LeaseResult]:
+    return _lease_call("nack", call, {"delay_ms": call.delay_ms})
 
 
-def extend(
-    topic: str,
-    node: str,
-    seqs: Sequence[int],
-    lease_ids: Sequence[int] | None,
-    lease_ms: int | None,
-) -> HttpCall[LeaseResult]:
-    return _lease_call(topic, "extend", node, seqs, lease_ids, {"lease_ms": lease_ms})
+def extend(call: ExtendCall) -> HttpCall[LeaseResult]:
+    return _lease_call("extend", call, {"lease_ms": call.lease_ms})
 
 
 def _lease_call(
-    topic: str,
-    verb: str,
-    node: str,
-    seqs: Sequence[int],
-    lease_ids: Sequence[int] | None,
-    more: Mapping[str, Any],
+    verb: str, call: AckCall | NackCall | ExtendCall, more: Mapping[str, Any]
 ) -> HttpCall[LeaseResult]:
     """Twice is the same as once; the second time the jobs are among the skipped."""
-    seq_list = list(seqs)
-    body = {"node": node, "seqs": seq_list, **more}
-    if lease_ids is not None:
-        body["lease_ids"] = list(lease_ids)
+    seq_list = list(call.seqs)
+    body = {"node": call.node, "seqs": seq_list, **more}
+    if call.lease_ids is not None:
+        body["lease_ids"] = list(call.lease_ids)
     return HttpCall(
         "POST",
-        _path(topic, f"/{verb}"),
+        _path(call.topic, f"/{verb}"),
         partial(answers.ack_result, seq_list),
         body=json_text(body, verb),
     )
 
 
-def requeue(topic: str, seqs: Sequence[int]) -> HttpCall[Requeued]:
+def requeue(call: RequeueCall) -> HttpCall[Requeued]:
     """Twice is the same as once; the second time the letters are among the skipped."""
-    seq_list = list(seqs)
+    seq_list = list(call.seqs)
     body = json_text({"seqs": seq_list}, "requeue")
     return HttpCall(
-        "POST", _path(topic, "/requeue"), partial(answers.requeued, seq_list), body=body
+        "POST", _path(call.topic, "/requeue"), partial(answers.requeued, seq_list), body=body
     )
 
 
-def queue_stats(topic: str) -> HttpCall[QueueStats]:
-    return HttpCall("GET", _path(topic), answers.queue_stats, query={"touch": "false"})
+def queue_stats(call: QueueStatsCall) -> HttpCall[QueueStats]:
+    return HttpCall("GET", _path(call.topic), answers.queue_stats, query={"touch": "false"})
+
+
+# -- routers
+
+
+def put_router(call: PutRouterCall) -> HttpCall[None]:
+    body = json_text(dict(call.settings), "a router")
+    return HttpCall("PUT", _router_path(call.router), answers.nothing, body=body)
+
+
+def get_router(call: RouterCall) -> HttpCall[RouterState]:
+    return HttpCall("GET", _router_path(call.router), answers.reader(RouterState))
+
+
+def list_routers(call: RoutersCall, cursor: str | None) -> HttpCall[answers.ListPage[RouterState]]:
+    query = _given(
+        prefix=call.prefix,
+        source=call.source,
+        dest=call.dest,
+        cursor=cursor,
+        page_size=str(limits.PAGE_SIZE_MAX),
+    )
+    return HttpCall("GET", "/v0/routers", answers.routers_page, query=query)
+
+
+def delete_router(call: DeleteRouterCall) -> HttpCall[bool]:
+    return HttpCall("DELETE", _router_path(call.router), answers.was_deleted)
+
+
+# -- watching
 
 
 def open_watch(
     topics: Mapping[str, Mapping[str, Any]],
-    node: str | Iterable[str] | None,
+    node: NodeFilter,
     match: object | None,
     *,
     lenient: bool,
@@ -249,25 +281,35 @@ def open_watch(
     return HttpCall(
         "POST",
         "/v0/watch",
-        answers.watch_opened,
+        answers.reader(answers.WatchOpened),
         query={"lenient": "true" if lenient else "false"},
         body=json_text(body, "the watch"),
     )
 
 
 def follow_watch(wid: str, last_event_id: str | None) -> HttpCall[bytes]:
+    return follow_stream(f"/v0/watch/{quote(wid, safe='')}", {}, last_event_id)
+
+
+def follow_stream(
+    path: str, query: Mapping[str, str], last_event_id: str | None
+) -> HttpCall[bytes]:
+    """Server-sent events, from behind the one that was received last."""
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
     if last_event_id is not None:
         headers["last-event-id"] = last_event_id
-    return HttpCall("GET", f"/v0/watch/{quote(wid, safe='')}", bytes, headers=headers)
+    return HttpCall("GET", path, bytes, query=query, headers=headers)
 
 
-def metrics() -> HttpCall[dict[str, Any]]:
+# -- the whole
+
+
+def metrics(_call: MetricsCall) -> HttpCall[dict[str, Any]]:
     headers = {"accept": "application/json"}
     return HttpCall("GET", "/v0/metrics", answers.metrics, headers=headers)
 
 
-def ready() -> HttpCall[str]:
+def ready(_call: ReadyCall) -> HttpCall[str]:
     return HttpCall("GET", "/v0/ready", answers.status)
 
 
@@ -275,10 +317,18 @@ def _path(topic: str, rest: str = "") -> str:
     return f"/v0/topics/{quote(check_topic_name(topic), safe='')}{rest}"
 
 
-def _filters(node: str | Iterable[str] | None, match: object | None) -> dict[str, Any]:
-    filters: dict[str, Any] = {}
-    if node is not None:
-        filters["node"] = node if isinstance(node, str) else list(node)
-    if match is not None:
-        filters["match"] = match
-    return filters
+def _router_path(router: str) -> str:
+    return f"/v0/routers/{quote(check_router_name(router), safe='')}"
+
+
+def _given(**fields: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _wait_s(wait_ms: int) -> float:
+    return min(max(wait_ms, 0), limits.READ_WAIT_MS_CLAMP) / 1_000
+
+
+def _filters(node: NodeFilter, match: object | None) -> dict[str, Any]:
+    nodes = node if node is None or isinstance(node, str) else list(node)
+    return _given(node=nodes, match=match)

@@ -6,208 +6,150 @@ a day: so all of them can be sent again when no answer came.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+import re
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
 from headwater.api import machine_requests as requests
-from headwater.api.machine_requests import Moved, WatchFilter
-from headwater.client.answers import decode
-from headwater.client.calls import HttpCall, RepeatRule
-from headwater.client.errors import NoAnswerError, error_of
-from headwater.client.events import EventParser, SseEvent
-from headwater.client.operations import (
-    ClientOperation,
-    HttpAnswer,
-    Now,
-    Pause,
-    RetryPolicy,
-    call_operation,
-)
-from headwater.client.retry import may_retry
-from headwater.client.watch import Follow, NextBytes, WatchOperation
+from headwater.api.machine_requests import WatchFilter
+from headwater.client.answers import decode, reader
+from headwater.client.calls import HttpCall, RepeatRule, follow_stream
+from headwater.client.operations import ClientOperation, HttpAnswer, RetryPolicy, call_operation
+from headwater.client.watch import SseEvent, WatchOperation, follow_events
 from headwater.core.driver import HandOver
-from headwater.core.errors import HeadwaterError, InvalidRequestError
+from headwater.core.errors import InvalidRequestError
 from headwater.core.json_text import json_text
 from headwater.wire import machine_answers as answers
 
-T = TypeVar("T")
+_FIELD: Final = re.compile(r"\{(\w+)\}")
 
 
 def machine_operation(request: requests.MachineCall, policy: RetryPolicy) -> ClientOperation[Any]:
     """One call, with retries."""
-    return (yield from call_operation(_CALLS[type(request)](request, policy), policy))
+    return (yield from call_operation(_call_of(request, policy), policy))
 
 
-def _reader(kind: type[T]) -> Callable[[bytes], T]:
-    return lambda body: decode(body, kind)
+class _Carried(Enum):
+    """Where those fields of a request go that are not in its path."""
+
+    QUERY = "query"
+    BODY = "body"
+    NOT = "not"
 
 
-def _text(body: bytes) -> str:
-    return body.decode()
+class _MachineRoute(NamedTuple):
+    """The request over HTTP that a call is."""
+
+    method: str
+    path: str
+    """With fields of the call in braces."""
+    answer: type
+    carried: _Carried = _Carried.NOT
+    repeat: RepeatRule = RepeatRule.ALWAYS
+    renamed: Mapping[str, str] = {"context": "initial_ctx"}
 
 
-def _json(**fields: Any) -> bytes:
-    given = {name: value for name, value in fields.items() if value is not None}
-    return json_text(given, "the request")
-
-
-def _version(machine: str, version: int | None) -> str:
-    shown = "latest" if version is None else str(version)
-    return f"/v0/machines/{quote(machine, safe='')}/versions/{shown}"
-
-
-def _instance(instance_id: str, rest: str = "") -> str:
-    if not instance_id:
-        raise InvalidRequestError("the id of an instance is not empty")
-    return f"/v0/instances/{quote(instance_id, safe='')}{rest}"
-
-
-def _put(request: requests.PutMachine, _policy: RetryPolicy) -> HttpCall[Any]:
-    path = _version(request.machine, request.version)
-    body = _json(definition=request.definition)
-    return HttpCall("PUT", path, _reader(answers.MachinePutAnswer), body=body)
-
-
-def _get_machine(request: requests.GetMachine, _policy: RetryPolicy) -> HttpCall[Any]:
-    return HttpCall("GET", _version(*request), _reader(answers.MachineAnswer))
-
-
-def _list_machines(_request: requests.ListMachines, _policy: RetryPolicy) -> HttpCall[Any]:
-    return HttpCall("GET", "/v0/machines", _reader(answers.MachineListAnswer))
-
-
-def _draw(request: requests.DrawMachine, _policy: RetryPolicy) -> HttpCall[Any]:
-    query = {"format": request.form}
-    if request.instance_id is not None:
-        query["instance"] = request.instance_id
-    return HttpCall(
-        "GET", _version(request.machine, request.version) + "/drawing", _text, query=query
-    )
-
-
-def _create(request: requests.CreateInstance, policy: RetryPolicy) -> HttpCall[Any]:
-    body = _json(
-        machine=request.machine,
-        version=request.version,
-        instance_id=request.instance_id,
-        initial_ctx=request.context,
-        idempotency_key=request.idempotency_key or policy.new_key(),
-        ttl_ms=request.ttl_ms,
-    )
-    return HttpCall("POST", "/v0/instances", _reader(answers.InstanceMadeAnswer), body=body)
-
-
-def _get_instance(request: requests.GetInstance, _policy: RetryPolicy) -> HttpCall[Any]:
-    return HttpCall("GET", _instance(request.instance_id), _reader(answers.InstanceAnswer))
-
-
-def _list_instances(request: requests.ListInstances, _policy: RetryPolicy) -> HttpCall[Any]:
-    given = {"machine": request.machine, "state": request.state}
-    query = {name: value for name, value in given.items() if value is not None}
-    query |= {"limit": str(request.limit), "offset": str(request.offset)}
-    return HttpCall("GET", "/v0/instances", _reader(answers.InstanceListAnswer), query=query)
-
-
-def _apply(request: requests.ApplyEvent, policy: RetryPolicy) -> HttpCall[Any]:
-    body = _json(
-        event=request.event,
-        payload=request.payload,
-        expected_state=request.expected_state,
-        expected_wal_offset=request.expected_wal_offset,
-        event_id=request.event_id,
-        idempotency_key=request.idempotency_key or policy.new_key(),
-    )
-    path = _instance(request.instance_id, "/events")
-    return HttpCall("POST", path, _reader(answers.EventAppliedAnswer), body=body)
-
-
-def _delete(request: requests.DeleteInstance, policy: RetryPolicy) -> HttpCall[Any]:
-    query = {"idempotency_key": request.idempotency_key or policy.new_key()}
-    read = _reader(answers.InstanceDeletedAnswer)
-    return HttpCall("DELETE", _instance(request.instance_id), read, query=query)
-
-
-def _migrate(request: requests.MigrateInstance, _policy: RetryPolicy) -> HttpCall[Any]:
-    """Not repeated: it has no key, and twice may be a conflict."""
-    body = _json(version=request.version, state_map=request.state_map)
-    path = _instance(request.instance_id, "/migrate")
-    return HttpCall("POST", path, _reader(answers.MigratedAnswer), RepeatRule.NEVER, body=body)
-
-
-def _batch(request: requests.Batch, policy: RetryPolicy) -> HttpCall[Any]:
-    operations = [_operation(each, policy) for each in request.operations]
-    body = _json(operations=operations, mode=request.mode)
-    return HttpCall("POST", "/v0/instances/batch", _reader(answers.BatchAnswer), body=body)
-
-
+_VERSION: Final = "/v0/machines/{machine}/versions/{version}"
+_INSTANCE: Final = "/v0/instances/{instance_id}"
+_ROUTES: Final[dict[type, _MachineRoute]] = {
+    requests.PutMachine: _MachineRoute("PUT", _VERSION, answers.MachinePutAnswer, _Carried.BODY),
+    requests.GetMachine: _MachineRoute("GET", _VERSION, answers.MachineAnswer),
+    requests.ListMachines: _MachineRoute("GET", "/v0/machines", answers.MachineListAnswer),
+    requests.DrawMachine: _MachineRoute(
+        "GET",
+        f"{_VERSION}/drawing",
+        str,
+        _Carried.QUERY,
+        renamed={"form": "format", "instance_id": "instance"},
+    ),
+    requests.CreateInstance: _MachineRoute(
+        "POST", "/v0/instances", answers.InstanceMadeAnswer, _Carried.BODY
+    ),
+    requests.GetInstance: _MachineRoute("GET", _INSTANCE, answers.InstanceAnswer),
+    requests.ListInstances: _MachineRoute(
+        "GET", "/v0/instances", answers.InstanceListAnswer, _Carried.QUERY
+    ),
+    requests.ApplyEvent: _MachineRoute(
+        "POST", f"{_INSTANCE}/events", answers.EventAppliedAnswer, _Carried.BODY
+    ),
+    requests.DeleteInstance: _MachineRoute(
+        "DELETE", _INSTANCE, answers.InstanceDeletedAnswer, _Carried.QUERY
+    ),
+    # Not repeated: it has no key, and twice may be a conflict.
+    requests.MigrateInstance: _MachineRoute(
+        "POST", f"{_INSTANCE}/migrate", answers.MigratedAnswer, _Carried.BODY, RepeatRule.NEVER
+    ),
+    requests.Batch: _MachineRoute(
+        "POST", "/v0/instances/batch", answers.BatchAnswer, _Carried.BODY
+    ),
+    requests.ReadHistory: _MachineRoute(
+        "GET", f"{_INSTANCE}/history", answers.HistoryAnswer, _Carried.QUERY
+    ),
+    requests.SnapshotInstance: _MachineRoute(
+        "POST", f"{_INSTANCE}/snapshot", answers.InstanceSnapshotAnswer
+    ),
+    requests.ReadWal: _MachineRoute(
+        "POST", "/v0/machines/wal/read", answers.WalReadAnswer, _Carried.BODY
+    ),
+    requests.GetWalStats: _MachineRoute("GET", "/v0/machines/wal/stats", answers.WalStatsAnswer),
+    requests.Compact: _MachineRoute(
+        "POST", "/v0/machines/compact", answers.CompactedAnswer, _Carried.BODY
+    ),
+}
 _OPERATIONS: Final[dict[type, str]] = {
     requests.CreateInstance: "CREATE_INSTANCE",
     requests.ApplyEvent: "APPLY_EVENT",
     requests.DeleteInstance: "DELETE_INSTANCE",
 }
-_RENAMED: Final = {"context": "initial_ctx"}
+_NOT_SENT: Final = frozenset(("strict", "reason", "again"))
+"""Fields of calls that only the embedded library takes."""
 
 
-def _operation(request: Any, policy: RetryPolicy) -> dict[str, Any]:
-    name = _OPERATIONS.get(type(request))
-    if name is None:
-        raise InvalidRequestError("a batch has CreateInstance, ApplyEvent and DeleteInstance only")
-    params = {_RENAMED.get(field, field): value for field, value in request._asdict().items()}
-    params.pop("reason", None)
-    params.pop("again", None)
-    params["idempotency_key"] = params["idempotency_key"] or policy.new_key()
+def _call_of(request: Any, policy: RetryPolicy) -> HttpCall[Any]:
+    route = _ROUTES[type(request)]
+    fields = _sent(request, policy)
+    in_path = {name: fields.pop(name, None) for name in _FIELD.findall(route.path)}
+    path = _FIELD.sub(lambda found: _path_part(found[1], in_path[found[1]]), route.path)
+    named = {route.renamed.get(name, name): value for name, value in fields.items()}
+    query = named if route.carried is _Carried.QUERY else {}
+    body = json_text(named, "the request") if route.carried is _Carried.BODY else None
+    read = bytes.decode if route.answer is str else reader(route.answer)
+    texts = {name: str(value) for name, value in query.items()}
+    return HttpCall(route.method, path, read, route.repeat, query=texts, body=body)
+
+
+def _sent(request: Any, policy: RetryPolicy) -> dict[str, Any]:
+    """Its fields that say something; with a key of its own where none was given."""
+    given = request._asdict()
+    if "idempotency_key" in given:
+        given["idempotency_key"] = given["idempotency_key"] or policy.new_key()
+    if isinstance(request, requests.Batch):
+        given["operations"] = [_operation(each, policy) for each in request.operations]
     return {
-        "op": name,
-        "params": {field: value for field, value in params.items() if value is not None},
+        name: value
+        for name, value in given.items()
+        if value is not None and value is not False and name not in _NOT_SENT
     }
 
 
-def _history(request: requests.ReadHistory, _policy: RetryPolicy) -> HttpCall[Any]:
-    path, query = _instance(request.instance_id, "/history"), {"limit": str(request.limit)}
-    return HttpCall("GET", path, _reader(answers.HistoryAnswer), query=query)
+def _path_part(name: str, value: Any) -> str:
+    if name == "instance_id" and not value:
+        raise InvalidRequestError("the id of an instance is not empty")
+    return "latest" if value is None else quote(str(value), safe="")
 
 
-def _snapshot_instance(request: requests.SnapshotInstance, _policy: RetryPolicy) -> HttpCall[Any]:
-    path = _instance(request.instance_id, "/snapshot")
-    return HttpCall("POST", path, _reader(answers.InstanceSnapshotAnswer))
-
-
-def _read_wal(request: requests.ReadWal, _policy: RetryPolicy) -> HttpCall[Any]:
-    body = _json(
-        from_offset=request.from_offset, limit=request.limit, newest=request.newest or None
-    )
-    return HttpCall("POST", "/v0/machines/wal/read", _reader(answers.WalReadAnswer), body=body)
-
-
-def _wal_stats(_request: requests.GetWalStats, _policy: RetryPolicy) -> HttpCall[Any]:
-    return HttpCall("GET", "/v0/machines/wal/stats", _reader(answers.WalStatsAnswer))
-
-
-def _compact(_request: requests.Compact, _policy: RetryPolicy) -> HttpCall[Any]:
-    return HttpCall("POST", "/v0/machines/compact", _reader(answers.CompactedAnswer), body=b"{}")
-
-
-_CALLS: Final[dict[type, Callable[[Any, RetryPolicy], HttpCall[Any]]]] = {
-    requests.PutMachine: _put,
-    requests.GetMachine: _get_machine,
-    requests.ListMachines: _list_machines,
-    requests.DrawMachine: _draw,
-    requests.CreateInstance: _create,
-    requests.GetInstance: _get_instance,
-    requests.ListInstances: _list_instances,
-    requests.ApplyEvent: _apply,
-    requests.DeleteInstance: _delete,
-    requests.MigrateInstance: _migrate,
-    requests.Batch: _batch,
-    requests.ReadHistory: _history,
-    requests.SnapshotInstance: _snapshot_instance,
-    requests.ReadWal: _read_wal,
-    requests.GetWalStats: _wal_stats,
-    requests.Compact: _compact,
-}
+def _operation(request: Any, policy: RetryPolicy) -> dict[str, Any]:
+    """Part of a batch."""
+    name = _OPERATIONS.get(type(request))
+    if name is None:
+        raise InvalidRequestError("a batch has CreateInstance, ApplyEvent and DeleteInstance only")
+    renamed = _ROUTES[type(request)].renamed
+    fields = _sent(request, policy)
+    return {"op": name, "params": {renamed.get(field, field): fields[field] for field in fields}}
 
 
 # -- following
@@ -222,37 +164,7 @@ def follow_operation(
 ) -> WatchOperation:
     """For ever, or until nothing came for a while. After a broken connection it goes on behind the
     last transition that was handed over: none is left out, none comes twice."""
-    query = _watch_query(filters, from_offset, idle_ms)
-    last: int | None = None
-    failures = 0
-    last_received: float = yield Now()
-    while True:
-        error: HeadwaterError = NoAnswerError("the server ended the stream")
-        try:
-            answer: HttpAnswer = yield Follow(_watch_call(query, last))
-            if not answer.is_good:
-                raise error_of(answer.status, answer.headers, answer.body)
-            parser = EventParser()
-            while True:
-                chunk: bytes = yield NextBytes()
-                if not chunk:
-                    break
-                failures, last_received = 0, (yield Now())
-                for event in parser.feed(chunk):
-                    if event.name == "idle":
-                        return
-                    last, moved = _taken(event, last)
-                    if moved is not None:
-                        yield HandOver([moved])
-        except HeadwaterError as caught:
-            error = caught
-            if not may_retry(error):
-                raise
-        failures += 1
-        pause = policy.retry.delay_s(failures, error, policy.rng)
-        if (yield Now()) - last_received + pause > policy.retry.give_up_after_s:
-            raise error
-        yield Pause(pause)
+    yield from follow_events(_Transitions(_watch_query(filters, from_offset, idle_ms)), policy)
 
 
 def _watch_query(
@@ -272,20 +184,32 @@ def _watch_query(
     return query | {name: str(value) for name, value in single.items() if value is not None}
 
 
-def _watch_call(query: dict[str, str], last: int | None) -> HttpCall[bytes]:
-    headers = {"accept": "text/event-stream", "cache-control": "no-store"}
-    if last is not None:
-        headers["last-event-id"] = str(last)
-    return HttpCall("GET", "/v0/instances/watch", bytes, query=query, headers=headers)
+class _Transitions:
+    """Transitions as they happen, and which was the last one."""
 
+    def __init__(self, query: Mapping[str, str]) -> None:
+        self._is_over = False
+        self._query = query
+        self._last: int | None = None
 
-def _taken(event: SseEvent, last: int | None) -> tuple[int | None, Moved | None]:
-    """How far that is, and what is handed over."""
-    if event.name == "transition":
-        moved = decode(event.data, answers.TransitionAnswer)
-        return moved.wal_offset, moved
-    if event.name == "gap":
-        return last, decode(event.data, answers.GapAnswer)
-    if event.name == "begin" and last is None:
-        return decode(event.data, _BeginEvent).wal_offset - 1, None
-    return last, None
+    def stream(self) -> HttpCall[bytes]:
+        last = None if self._last is None else str(self._last)
+        return follow_stream("/v0/instances/watch", self._query, last)
+
+    def is_over(self) -> bool:
+        return self._is_over
+
+    def is_forgotten(self, _answer: HttpAnswer) -> bool:
+        return False
+
+    def take(self, event: SseEvent) -> HandOver | None:
+        if event.name == "transition":
+            moved = decode(event.data, answers.TransitionAnswer)
+            self._last = moved.wal_offset
+            return HandOver([moved])
+        if event.name == "gap":
+            return HandOver([decode(event.data, answers.GapAnswer)])
+        if event.name == "begin" and self._last is None:
+            self._last = decode(event.data, _BeginEvent).wal_offset - 1
+        self._is_over = event.name == "idle"
+        return None

@@ -11,17 +11,18 @@ never doubled; when that cannot be promised, the caller gets NoAnswerError.
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from headwater.api.call_list import StateCall
 from headwater.client import calls
+from headwater.client.answers import ListPage
 from headwater.client.calls import HttpCall, RepeatRule
 from headwater.client.errors import ForbiddenError, NoAnswerError, UnauthorizedError, error_of
 from headwater.client.retry import Retry, may_retry
 from headwater.config.topic import DEFAULT_TOPIC_SETTINGS
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
-from headwater.core.results import TopicState
 
 T = TypeVar("T")
 DEFAULT_URL: Final = "http://127.0.0.1:4000"
@@ -110,7 +111,7 @@ def _check_window(
     assert call.topic is not None
     window_ms = DEFAULT_TOPIC_SETTINGS.idempotency_window_ms
     try:
-        state = yield from once(calls.get_topic(call.topic))
+        state = yield from once(calls.get_topic(StateCall(call.topic)))
         window_ms = int(state.config.get("idempotency_window_ms", window_ms))
     except TopicNotFoundError:
         return  # then nothing was written to it, or all of it is gone
@@ -121,24 +122,15 @@ def _check_window(
         raise in_doubt
 
 
-def create_operation(
-    topic: str, settings: Mapping[str, Any], policy: RetryPolicy
-) -> ClientOperation[TopicState]:
-    yield from call_operation(calls.put_topic(topic, settings), policy)
-    try:
-        return (yield from call_operation(calls.get_topic(topic), policy))
-    except ForbiddenError as error:
-        raise ForbiddenError(
-            f"the topic {topic!r} is there with these settings, but this key may not read them"
-        ) from error
-
-
-def topics_operation(prefix: str, policy: RetryPolicy) -> ClientOperation[list[TopicState]]:
-    states: list[TopicState] = []
+def pages_operation(
+    list_page: Callable[[str | None], HttpCall[ListPage[T]]], policy: RetryPolicy
+) -> ClientOperation[list[T]]:
+    """A whole list, page by page."""
+    items: list[T] = []
     cursor: str | None = None
     while True:
-        page = yield from call_operation(calls.list_topics(prefix, cursor), policy)
-        states += page.topics
+        page = yield from call_operation(list_page(cursor), policy)
+        items += page.items
         cursor = page.next_cursor
         if cursor is None:
-            return states
+            return items

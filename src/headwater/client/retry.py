@@ -1,12 +1,19 @@
-"""When to try again, and for how long. Waits grow, and no two clients wait alike."""
+"""When to try again, for how long, and how a thread or a task pauses until then.
+
+Waits grow, and no two clients wait alike.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Final
 
+from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import DiskFullError, HeadwaterError, UnavailableError
+from headwater.core.units import US_PER_S
 
 SPREAD: Final = 0.5
 """A wait is between this share of its length and all of it."""
@@ -40,3 +47,19 @@ def may_retry(error: HeadwaterError) -> bool:
 def _names_delay(error: UnavailableError) -> bool:
     """The server named a time, as opposed to a connection that failed."""
     return error.code not in ("unreachable", "no_answer")
+
+
+AsyncSleep = Callable[[float], Awaitable[None]]
+Sleep = Callable[[float], None]
+"""Called with seconds."""
+
+
+def async_sleep(_clock: Clock) -> AsyncSleep:
+    return asyncio.sleep
+
+
+def blocking_sleep(clock: Clock) -> Sleep:
+    def sleep(seconds: float) -> None:
+        clock.wait(Doorbell(), clock.monotonic_us() + int(seconds * US_PER_S))
+
+    return sleep

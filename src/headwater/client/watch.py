@@ -12,14 +12,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
-from headwater.api.call_list import Topics
+from headwater.api.call_list import DiffCall, StateCall, Topics
 from headwater.api.watch_starts import watch_starts
 from headwater.client import answers, calls
 from headwater.client.calls import HttpCall
 from headwater.client.errors import NoAnswerError, error_for, error_of
-from headwater.client.events import EventParser, SseEvent
 from headwater.client.operations import HttpAnswer, Now, Pause, RetryPolicy, Step, call_operation
 from headwater.client.retry import may_retry
 from headwater.core import limits
@@ -32,6 +31,57 @@ from headwater.wire.sse import CURSOR_BYTES_MAX, encode_cursor
 
 SILENCE_S: Final = 2.5 * calls.HEARTBEAT_MS / 1_000
 """A stream that shows no life for so long is given up and opened again."""
+
+
+@dataclass(frozen=True, slots=True)
+class SseEvent:
+    name: str
+    data: bytes
+
+
+class EventParser:
+    """Server-sent events from bytes, however they are cut.
+
+    Feed it what arrives; it gives whole events. Comments and fields we do not use are left
+    out. Lines end with LF or CRLF. An event that the connection cut off never comes out.
+    """
+
+    def __init__(self) -> None:
+        self._rest = bytearray()
+        self._scanned = 0
+        self._name = "message"
+        self._data: list[bytes] = []
+
+    def feed(self, chunk: bytes) -> list[SseEvent]:
+        rest = self._rest
+        rest += chunk
+        events: list[SseEvent] = []
+        start = 0
+        while True:
+            end = rest.find(b"\n", max(self._scanned, start))
+            if end < 0:
+                break
+            line = bytes(rest[start:end])
+            start = end + 1
+            event = self._take(line[:-1] if line.endswith(b"\r") else line)
+            if event is not None:
+                events.append(event)
+        del rest[:start]
+        self._scanned = len(rest)
+        return events
+
+    def _take(self, line: bytes) -> SseEvent | None:
+        if not line:
+            event = SseEvent(self._name, b"\n".join(self._data)) if self._data else None
+            self._name, self._data = "message", []
+            return event
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
+        if field == b"data":
+            self._data.append(value)
+        elif field == b"event":
+            self._name = value.decode("utf-8", "replace")
+        return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +163,16 @@ class WatchRequest:
             arrived = (each.record() for each in records.records)
             return [Watched(records.topic, record) for record in arrived if record.seq > seen]
         if event.name == "tombstone":
-            gap = answers.decode(event.data, answers.TombstoneEvent)
-            seen = 0 if gap.reason == RECREATED else self._seen(gap.topic, gap.head_seq)
-            self.cursors[gap.topic] = max(seen, gap.gap_to)
-            return [] if seen and gap.gap_to <= seen else [Watched(gap.topic, gap.tombstone())]
+            topic = answers.decode(event.data, answers.TopicEvent).topic
+            gap = answers.decode(event.data, Tombstone)
+            seen = 0 if gap.reason == RECREATED else self._seen(topic, gap.head_seq)
+            self.cursors[topic] = max(seen, gap.gap_to)
+            return [] if seen and gap.gap_to <= seen else [Watched(topic, gap)]
         if event.name == "caught-up":
             caught_up = answers.decode(event.data, answers.CaughtUpEvent)
             self.cursors[caught_up.topic] = caught_up.seq
         elif event.name == "topic-deleted":
-            return [self.gone(answers.decode(event.data, answers.TopicDeletedEvent).topic)]
+            return [self.gone(answers.decode(event.data, answers.TopicEvent).topic)]
         elif event.name == "error":
             error = answers.decode(event.data, answers.ErrorEvent)
             raise error_for(error.code, error.message, status=503)
@@ -149,31 +200,70 @@ def watch_operation(watch: WatchRequest, policy: RetryPolicy) -> WatchOperation:
         gone = watch.opened(opened)
         if gone:
             yield watch.hand_over(gone)
-        yield from _follow(watch, opened.wid, policy)
+        yield from follow_events(_Session(watch, opened.wid), policy)
 
 
-def _follow(watch: WatchRequest, wid: str, policy: RetryPolicy) -> WatchOperation:
-    """Follow one session until the server forgets it."""
+@dataclass(slots=True)
+class _Session:
+    """FollowedStream until the server forgets it."""
+
+    watch: WatchRequest
+    wid: str
+
+    def is_over(self) -> bool:
+        return not self.watch.topics
+
+    def stream(self) -> HttpCall[bytes]:
+        return calls.follow_watch(self.wid, self.watch.last_event_id())
+
+    def is_forgotten(self, answer: HttpAnswer) -> bool:
+        return answer.status == 404
+
+    def take(self, event: SseEvent) -> HandOver | None:
+        watched = self.watch.take(event)
+        return self.watch.hand_over(watched) if watched else None
+
+
+class FollowedStream(Protocol):
+    """A stream of events, and how far it has been handed over."""
+
+    def is_over(self) -> bool:
+        """Nothing more is wanted of it."""
+
+    def stream(self) -> HttpCall[bytes]:
+        """The request that goes on behind what was handed over."""
+
+    def is_forgotten(self, answer: HttpAnswer) -> bool:
+        """The server does not know it any more: it ends here."""
+
+    def take(self, event: SseEvent) -> HandOver | None:
+        """What an event means."""
+
+
+def follow_events(followed: FollowedStream, policy: RetryPolicy) -> WatchOperation:
+    """Until it is over or forgotten, over as many connections as that takes."""
     failures = 0
     last_received: float = yield Now()
-    while watch.topics:
+    while not followed.is_over():
         error: HeadwaterError = NoAnswerError("the server ended the stream")
         try:
-            answer: HttpAnswer = yield Follow(calls.follow_watch(wid, watch.last_event_id()))
-            if answer.status == 404:
+            answer: HttpAnswer = yield Follow(followed.stream())
+            if followed.is_forgotten(answer):
                 return
             if not answer.is_good:
                 raise error_of(answer.status, answer.headers, answer.body)
             parser = EventParser()
-            while watch.topics:
+            while True:
                 chunk: bytes = yield NextBytes()
                 if not chunk:
                     break
                 failures, last_received = 0, (yield Now())
                 for event in parser.feed(chunk):
-                    watched = watch.take(event)
-                    if watched:
-                        yield watch.hand_over(watched)
+                    handed = followed.take(event)
+                    if handed is not None:
+                        yield handed
+                    if followed.is_over():
+                        return
         except HeadwaterError as caught:
             error = caught
             if not may_retry(error):
@@ -203,17 +293,11 @@ def polling_operation(
     """A watch that ends when nothing came for a while: reads that wait, one after the other."""
     cursor = begin
     if cursor is None:
-        cursor = (yield from call_operation(calls.get_topic(topic), policy)).head_seq
+        cursor = (yield from call_operation(calls.get_topic(StateCall(topic)), policy)).head_seq
     while True:
-        call = calls.diff(
-            topic,
-            cursor,
-            limits.READ_RECORDS_CLAMP,
-            wait_ms=idle_ms,
-            node=node or None,
-            match=match,
-        )
-        diff = yield from call_operation(call, policy)
+        most, most_bytes = limits.READ_RECORDS_CLAMP, limits.READ_BYTES_DEFAULT
+        call = DiffCall(topic, cursor, most, most_bytes, idle_ms, node or None, match)
+        diff = yield from call_operation(calls.diff(call), policy)
         cursor = diff.next_from_seq
         items = [*([] if diff.tombstone is None else [diff.tombstone]), *diff.records]
         if items:

@@ -38,7 +38,7 @@ from headwater.engine.topics.publisher import Publisher
 from headwater.engine.topics.reader import Reader
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.model.match import TagMatcher
-from headwater.model.retention_clock import RetentionClock
+from headwater.model.retention import RetentionClock
 from headwater.observe.waits import WaitCause, Waits
 from headwater.recovery.topics.open_wal import OpenWal, open_wal
 from headwater.recovery.topics.report import WalReport

@@ -31,8 +31,7 @@ from headwater.model.pressure import (
     RungChange,
     Signals,
 )
-from headwater.model.priority import base_priority
-from headwater.model.scheduler import Scheduler
+from headwater.model.scheduler import Scheduler, base_priority
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
 

@@ -21,8 +21,18 @@ from typing import Any, Final, TypeAlias
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import InvariantError
 from headwater.format.segment import ENTRY_BYTES, INDEX_ENTRY, Entries, pack_entries
-from headwater.model.alive import all_alive, first_alive, kill_run
-from headwater.model.slots import DEAD, IN_WAL, LOST, OVERHEAD, Live, as_run, sum_live
+from headwater.model.slots import (
+    DEAD,
+    IN_WAL,
+    LOST,
+    OVERHEAD,
+    Live,
+    all_alive,
+    as_run,
+    first_alive,
+    kill_run,
+    sum_live,
+)
 
 Seqs: TypeAlias = "NDArray[numpy.int64]"
 

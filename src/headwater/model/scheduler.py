@@ -1,10 +1,11 @@
 """Which topic is delivered next: five bands by priority, each with its share, and no starvation.
 
-A topic with something to deliver is in the ready set once, however much that is. Bands take turns
-by deficit round robin: a round gives each band as many turns as its weight, the higher bands first,
-and a new round begins when no band with topics has turns left. Inside a band the longest waiting
-topic is first. Waiting raises a topic's priority by 100 a second, up to 1000; every 50 ms those
-who waited long enough move up a band.
+A topic's priority is set by hand, or follows from the time of its last read. A topic with something
+to deliver is in the ready set once, however much that is. Bands take turns by deficit round robin:
+a round gives each band as many turns as its weight, the higher bands first, and a new round begins
+when no band with topics has turns left. Inside a band the longest waiting topic is first. Waiting
+raises a topic's priority by 100 a second, up to 1000; every 50 ms those who waited long enough move
+up a band.
 
 So in every round the longest waiting topic of each band is served. A topic with `older` topics
 before it when it is marked is served within `turns_until_served(older)` turns, whatever its
@@ -21,6 +22,21 @@ from collections.abc import Hashable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from headwater.core.units import US_PER_MS, US_PER_S
+
+AUTO_PRIORITY_MAX: Final = 500
+HALF_LIFE_MS: Final = 30_000
+FORGOTTEN_MS: Final = 300_000
+
+
+def base_priority(manual: int | None, auto: bool, last_read_ts: int, now_ms: int) -> int:
+    """The manual priority, else one that halves every 30 s without a reader."""
+    if manual is not None:
+        return manual
+    idle = now_ms - last_read_ts
+    if not auto or not last_read_ts or idle >= FORGOTTEN_MS:
+        return 0
+    return round(AUTO_PRIORITY_MAX * 2 ** (-max(idle, 0) / HALF_LIFE_MS))
+
 
 Item = TypeVar("Item", bound=Hashable)
 

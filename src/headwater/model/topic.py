@@ -4,7 +4,8 @@
 
 - Only `assign` hands out seqs, and they become visible in the same order (I3).
 - Eviction takes a prefix and moves both floors; deletion moves `earliest_seq` only, so that a
-  deleted gap reads silently and a lost one never does (I8, I9).
+  deleted gap reads silently and a lost one never does (I8, I9). How far an eviction goes is counted
+  one by one for few records, with numpy for many, and records that stay are not visited.
 - Dead slots at the front are popped at once: the index begins with the earliest live record, so
   a search for the next record to evict or to read starts at the answer.
 - A slot that was lost in a crash is passed by `earliest_seq` only together with `evict_floor`.
@@ -28,11 +29,62 @@ from headwater.core.errors import (
 )
 from headwater.format.segment import INDEX_ENTRY, Entries, IndexFlag
 from headwater.model.damage import DamagedSeqs
-from headwater.model.eviction_bounds import first_kept_by_age, first_kept_by_cap
-from headwater.model.index import SeqIndex, Seqs, no_seqs
+from headwater.model.index import BLOCK_SLOTS, SeqIndex, Seqs, no_seqs
 from headwater.model.loss import EVERY_LOSS, Eviction, Loss, LossFloors
 from headwater.model.match import TagMatcher
+from headwater.model.slots import DEAD, OVERHEAD
 from headwater.model.tags import TagIndex
+
+_COUNTED_ONE_BY_ONE: Final = 4
+
+
+def first_kept_by_age(index: SeqIndex, cutoff_ms: int) -> int:
+    """The first live seq that is not older than the cutoff; `next_seq` when all are.
+
+    Only a prefix expires: a record behind a younger one waits for it, whatever its own time.
+    """
+    for seq in range(index.base_seq, min(index.base_seq + _COUNTED_ONE_BY_ONE, index.next_seq)):
+        if not index.flags_at(seq) & DEAD and index.ts_at(seq) >= cutoff_ms:
+            return seq
+    seq = index.base_seq + _COUNTED_ONE_BY_ONE
+    cutoff = numpy.uint64(max(cutoff_ms, 0))
+    while seq < index.next_seq:
+        end = min(seq + BLOCK_SLOTS, index.next_seq)
+        slots = index.peek(seq, end)
+        young = numpy.flatnonzero((slots["ts"] >= cutoff) & (slots["flags_check"] & DEAD == 0))
+        if len(young):
+            return seq + int(young[0])
+        seq = end
+    return index.next_seq
+
+
+def first_kept_by_cap(index: SeqIndex, over_records: int, over_bytes: int) -> int:
+    """The first seq to keep when this many records and bytes are too many."""
+    for seq in range(index.base_seq, min(index.base_seq + _COUNTED_ONE_BY_ONE, index.next_seq)):
+        if over_records <= 0 and over_bytes <= 0:
+            return seq
+        if not index.flags_at(seq) & DEAD:
+            over_records -= 1
+            over_bytes -= index.payload_at(seq)
+    seq = index.base_seq + _COUNTED_ONE_BY_ONE
+    while (over_records > 0 or over_bytes > 0) and seq < index.next_seq:
+        end = min(seq + BLOCK_SLOTS, index.next_seq)
+        slots = index.peek(seq, end)
+        alive = slots["flags_check"] & DEAD == 0
+        records = numpy.cumsum(alive)
+        sizes = numpy.cumsum(numpy.where(alive, slots["len"].astype(numpy.int64) - OVERHEAD, 0))
+        wanted = 0
+        if over_records > 0:
+            wanted = int(numpy.searchsorted(records, over_records)) + 1
+        if over_bytes > 0:
+            wanted = max(wanted, int(numpy.searchsorted(sizes, over_bytes)) + 1)
+        if wanted <= len(slots):
+            return seq + wanted
+        over_records -= int(records[-1])
+        over_bytes -= int(sizes[-1])
+        seq = end
+    return min(seq, index.next_seq)
+
 
 Tag = bytes
 TagsInOrder = Sequence[Tag | None]

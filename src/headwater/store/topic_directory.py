@@ -13,7 +13,7 @@ it came. `settle` brings a set of files to rest:
 | `*.tmp` | a replacement before its rename | remove it |
 
 At rest a segment is `.data` and `.idx` (hot) or `.cold` (cold). Names made durable in between keep
-the cases apart: see `rewrite`, `tier` and `removal`.
+the cases apart: see `reclaim` and `tier`.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ from headwater.format.segment import (
     bad_entries,
     checksum_span,
 )
-from headwater.store import appender, deletion, removal, rewrite
+from headwater.store import appender, reclaim
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_index import cold_index_bytes, flagged_copy, repair_cold_entries
 from headwater.store.failures import file_work
@@ -215,15 +215,15 @@ class TopicFiles:
         """
         if not len(seqs):
             return
-        deletion.check_seqs(segment, entries, seqs)
+        reclaim.check_seqs(segment, entries, seqs)
         if segment.is_cold:
             self._flag_cold(segment, seqs)
             return
         with file_work(self.directory):
             path = self._directory.path_of(segment.first_seq, SegmentFile.DATA)
-            deletion.flag_frames(self._disk, path, entries, seqs - seqs[0])
+            reclaim.flag_frames(self._disk, path, entries, seqs - seqs[0])
             path = self._directory.path_of(segment.first_seq, SegmentFile.IDX)
-            deletion.flag_entries(self._disk, path, segment, entries, seqs)
+            reclaim.flag_entries(self._disk, path, segment, entries, seqs)
 
     def rewrite(self, segment: Segment, entries: Entries) -> tuple[Segment, Entries]:
         """Let the bytes of dead records go. `entries` are all of the segment's.
@@ -233,12 +233,12 @@ class TopicFiles:
         old segment when no reader looks it up any more.
         """
         whole = self.read(segment, segment.first_seq, segment.end_seq, entries)
-        data, compacted = rewrite.compact(segment, entries, whole)
-        renewed = rewrite.identify(self._directory, segment, data, compacted)
+        data, compacted = reclaim.compact(segment, entries, whole)
+        renewed = reclaim.identify(self._directory, segment, data, compacted)
         with file_work(self.directory):
-            rewrite.prepare(self._directory, segment, data, compacted.tobytes())
+            reclaim.prepare(self._directory, segment, data, compacted.tobytes())
             self._rewritten[segment.first_seq] = len(data)
-            changed = rewrite.swap(self._directory, renewed, len(data))
+            changed = reclaim.swap(self._directory, renewed, len(data))
         if segment.is_cold:
             self._drop_cold(segment.first_seq)
         return changed, compacted
@@ -247,7 +247,7 @@ class TopicFiles:
         """Remove segments from both tiers, durably. Repeating it after a crash is harmless."""
         if segments:
             cold = self._cold if any(segment.is_cold for segment in segments) else None
-            removal.drop_segments(self._directory, segments, cold)
+            reclaim.drop_segments(self._directory, segments, cold)
             for segment in segments:
                 self._rewritten.pop(segment.first_seq, None)
                 self._known_copies.pop(segment.first_seq, None)

@@ -20,8 +20,7 @@ from headwater.testing.crash_plan import (
     Rest,
 )
 from headwater.testing.fake_disk import FakeDisk
-from headwater.testing.fault_disk import FaultDisk
-from headwater.testing.faults import (
+from headwater.testing.fault_disk import (
     ALL_VERBS,
     CHANGING_VERBS,
     FAILING_VERBS,
@@ -30,19 +29,21 @@ from headwater.testing.faults import (
     CrashPoint,
     DiskCall,
     Fault,
+    FaultDisk,
     SimulatedCrash,
     Verb,
     When,
 )
-from headwater.testing.faults import DiskCall as Call
+from headwater.testing.fault_disk import DiskCall as Call
 from headwater.testing.oracle import Crash, Item, Oracle, OracleError
-from headwater.testing.order_monitor import OrderMonitor, OrderViolation, OrderViolationError
-from headwater.testing.order_monitor import OrderViolation as Violation
-from headwater.testing.order_rules import (
+from headwater.testing.order_monitor import (
     BytesSynced,
     FileScope,
     Milestone,
     NamesSynced,
+    OrderMonitor,
+    OrderViolation,
+    OrderViolationError,
     Rule,
     Step,
     append_only,
@@ -55,7 +56,8 @@ from headwater.testing.order_rules import (
     names_before,
     synced_before_rename,
 )
-from headwater.testing.order_rules import FileScope as Scope
+from headwater.testing.order_monitor import FileScope as Scope
+from headwater.testing.order_monitor import OrderViolation as Violation
 from headwater.testing.trace import Image, Operation, OperationKind
 
 __all__ = [

@@ -22,10 +22,10 @@ from headwater.testing.crash_plan import (
     POWER_LOSS,
     CrashKind,
     CrashPlan,
+    PowerLossModel,
     cases,
 )
 from headwater.testing.fake_names import Names, os_error
-from headwater.testing.power_loss import PowerLossModel
 from headwater.testing.trace import ROOT, Image, Operation, OperationKind, apply_to_bytes
 
 LOCK_NAME: Final = "LOCK"

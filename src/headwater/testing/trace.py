@@ -1,7 +1,7 @@
 """What was called on a fake disk, one entry per verb, in order.
 
 The trace is the input of every crash test: a crash point is a position in it, and what survives
-a power loss is decided from the entries before that position (`power_loss`).
+a power loss is decided from the entries before that position (`crash_plan`).
 """
 
 from __future__ import annotations

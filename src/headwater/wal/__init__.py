@@ -12,5 +12,5 @@ take the topics' log on a real disk: as long as groups are common the thread sta
 What is not common goes through the committer in both, so there is one place for rotation, a full
 disk, a failed sync and classes that do not wait.
 
-Start reading in `shard`, then `groups` and `committer`.
+Start reading in `shard`, then `queue` and `committer`.
 """

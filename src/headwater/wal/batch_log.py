@@ -37,7 +37,7 @@ from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, SegmentBegun, 
 from headwater.format.kafka.names import index_name, log_name
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import NO_ROOM
-from headwater.wal.growing_file import GrowingFile
+from headwater.wal.file_room import GrowingFile
 from headwater.wal.ticket import Ticket
 
 JOINED_BYTES_MAX: Final = 4 * KIB

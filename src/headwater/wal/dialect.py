@@ -1,13 +1,41 @@
-"""What the group-commit loop needs from a kind of log file. Topics, machines and Kafka each
-bring one; the loop is written once."""
+"""What the group-commit loop needs from a kind of log file, and where recovery lets a log go on.
+
+Topics, machines and Kafka each bring one; the loop is written once.
+"""
 
 from __future__ import annotations
 
 import errno
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol
 
 from headwater.wal.ticket import Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """The file to go on in."""
+
+    number: int
+    file_bytes: int
+    offset: int
+    """End of the last whole group; everything before it is synced."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogPosition:
+    next_frame: int
+    """Number the next frame will have, counted over the whole life of the shard, from 1."""
+    chain: int
+    """What the next mark must carry as `chain`."""
+    log_id: int
+    run: int
+    oldest: int | None
+    """Number of the oldest file that is still needed; None for a new log."""
+    open_file: OpenFile | None
+    """None: begin a new file."""
+
 
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 """What a full disk says."""

@@ -30,7 +30,7 @@ from headwater.format.machines.names import (
 from headwater.format.names import CURRENT_NAME
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import NO_ROOM
-from headwater.wal.prepared_file import PreparedFile
+from headwater.wal.file_room import PreparedFile
 from headwater.wal.ticket import Ticket, writers_of
 
 RequestPreparation = Callable[[PreparedFile], None]

@@ -29,7 +29,7 @@ from headwater.disk import (
     write_all,
 )
 from headwater.format.checksum import checksum64
-from headwater.format.current import Current, encode_current
+from headwater.format.log_state import Current, encode_current
 from headwater.format.mark import (
     FORMAT_VERSION,
     MARK_BYTES,
@@ -40,9 +40,8 @@ from headwater.format.mark import (
 from headwater.format.names import CURRENT_NAME, parse_wal_file_name, wal_file_name
 from headwater.observe.waits import WaitCause
 from headwater.wal.counters import WalCounters
-from headwater.wal.dialect import NO_ROOM
-from headwater.wal.position import LogPosition
-from headwater.wal.prepared_file import PreparedFile
+from headwater.wal.dialect import NO_ROOM, LogPosition
+from headwater.wal.file_room import PreparedFile
 from headwater.wal.ticket import Ticket
 
 RequestPreparation = Callable[[PreparedFile], None]

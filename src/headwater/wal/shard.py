@@ -16,8 +16,8 @@ from headwater.wal.committer import GroupCommitter, LogState
 from headwater.wal.compiled_groups import LoopedOwner, compiled_groups
 from headwater.wal.counters import WalCounters
 from headwater.wal.dialect import GroupLog
-from headwater.wal.groups import Groups, QueuedGroups
 from headwater.wal.policy import SyncPolicy
+from headwater.wal.queue import Groups, QueuedGroups
 from headwater.wal.ticket import Listener, Ticket
 
 T = TypeVar("T")

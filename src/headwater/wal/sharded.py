@@ -19,10 +19,10 @@ from headwater.observe.waits import Waits
 from headwater.wal.committer import LogState
 from headwater.wal.compiled_groups import LoopedOwner
 from headwater.wal.counters import WalCounters
+from headwater.wal.dialect import LogPosition
+from headwater.wal.file_room import Preparer
 from headwater.wal.frame_log import FrameLog
 from headwater.wal.policy import ByClass, SyncPolicy
-from headwater.wal.position import LogPosition
-from headwater.wal.prepared_file import Preparer
 from headwater.wal.shard import Shard
 from headwater.wal.switch_interval import switch_interval
 from headwater.wal.ticket import Listener, Ticket, resolve_quietly

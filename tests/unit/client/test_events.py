@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.client.events import EventParser, SseEvent
+from headwater.client.watch import EventParser, SseEvent
 from headwater.wire import sse
 
 STREAM = (

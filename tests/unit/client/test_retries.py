@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headwater.api.call_list import AppendCall, DeleteCall, DropCall
 from headwater.client import calls
 from headwater.client.calls import HttpCall
 from headwater.client.errors import NoAnswerError, UnreachableError
@@ -93,7 +94,7 @@ def policy(**options: float) -> RetryPolicy:
 
 
 def write() -> HttpCall[Any]:
-    return calls.append("a", {"data": 1}, "key")
+    return calls.append(AppendCall("a", {"data": 1}, None, "key", None, None, None, False))
 
 
 GONE = UnreachableError("away")
@@ -195,7 +196,7 @@ def test_doubt_outlives_the_server_that_then_cannot_be_reached() -> None:
 
 @pytest.mark.parametrize(
     "make",
-    [lambda: calls.drop("a", if_empty=False), lambda: calls.delete("a", None, "x*")],
+    [lambda: calls.drop(DropCall("a", False)), lambda: calls.delete(DeleteCall("a", None, "x*"))],
     ids=["drop", "delete by tag"],
 )
 def test_what_twice_is_not_once_is_never_repeated_in_doubt(
@@ -212,5 +213,5 @@ def test_what_twice_is_not_once_is_never_repeated_in_doubt(
 def test_a_delete_below_a_seq_is_repeated_in_doubt() -> None:
     done = b'{"deleted":1,"earliest_seq":2,"head_seq":2,"count":1,"bytes":1}'
     script = Script(lost(), HttpAnswer(200, {}, done))
-    assert script.run(call_operation(calls.delete("a", 2, None), policy())).deleted == 1
+    assert script.run(call_operation(calls.delete(DeleteCall("a", 2, None)), policy())).deleted == 1
     assert script.methods == ["POST", "POST"]

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from headwater.client import answers
-from headwater.client.events import SseEvent
-from headwater.client.watch import WatchRequest, watch_request
+from headwater.client.watch import SseEvent, WatchRequest, watch_request
 from headwater.core.limits import WATCH_TOPICS_MAX
 from headwater.core.records import Record
 from headwater.core.results import Tombstone, Watched

@@ -15,9 +15,12 @@ import msgspec
 import pytest
 
 import headwater
+from headwater.api.call_list import AppendCall
 from headwater.client import calls
+from headwater.client.calls import HttpCall
 from headwater.core.errors import InvalidRequestError
 from headwater.core.json_text import json_text
+from headwater.core.results import Appended
 from headwater.model.machines.errors import MachineError
 from headwater.model.machines.values import object_bytes
 
@@ -62,14 +65,18 @@ KEPT = [
 ]
 
 
+def sent(record: dict[str, object]) -> HttpCall[Appended]:
+    return calls.append(AppendCall("t", record, None, "key", None, None, None, False))
+
+
 @pytest.mark.parametrize("value", NOT_FINITE)
 def test_what_is_not_finite_is_refused_wherever_it_is_given(value: object, tmp_path: Path) -> None:
     with headwater.open(tmp_path / "data") as database:
         writers: list[Callable[[], object]] = [
             lambda: database.append("t", {"data": value}),
             lambda: database.append("t", {"data": 1, "meta": {"m": value}}),
-            lambda: calls.append("t", {"data": value}, "key"),
-            lambda: calls.append("t", {"data": 1, "meta": {"m": value}}, "key"),
+            lambda: sent({"data": value}),
+            lambda: sent({"data": 1, "meta": {"m": value}}),
         ]
         for write in writers:
             with pytest.raises(InvalidRequestError, match="no NaN and no infinity"):
@@ -84,9 +91,9 @@ def test_other_values_become_json_by_one_rule(
     value: object, expected: bytes, tmp_path: Path
 ) -> None:
     assert json_text(value, "it") == expected
-    sent = calls.append("t", {"data": value}, "key").body
-    assert sent is not None
-    assert b'"data":' + expected in sent
+    body = sent({"data": value}).body
+    assert body is not None
+    assert b'"data":' + expected in body
     with headwater.open(tmp_path / "data") as database:
         database.append("t", {"data": value})
         (record,) = database.diff("t").records

@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
-from headwater.format.current import Current, decode_current, encode_current
 from headwater.format.frame import FrameType, decode_frame, encode_frame, skim_frames
+from headwater.format.log_state import (
+    Current,
+    Repairs,
+    Skip,
+    decode_current,
+    decode_repairs,
+    encode_current,
+    encode_repairs,
+)
 from headwater.format.mark import CommitMark, decode_mark, find_mark, pack_mark
-from headwater.format.repairs import Repairs, Skip, decode_repairs, encode_repairs
 from headwater.recovery.topics.scan import FileScan, MarkChain, Surroundings, scan_file
 from headwater.recovery.topics.table import FileVerdict
 

@@ -8,14 +8,22 @@ from hypothesis import strategies as st
 
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
-from headwater.format.current import CURRENT_BYTES_MAX, Current, decode_current, encode_current
+from headwater.format.log_state import (
+    CURRENT_BYTES_MAX,
+    Current,
+    Repairs,
+    Skip,
+    decode_current,
+    decode_repairs,
+    encode_current,
+    encode_repairs,
+)
 from headwater.format.names import (
     parse_shard_directory_name,
     parse_wal_file_name,
     shard_directory_name,
     wal_file_name,
 )
-from headwater.format.repairs import Repairs, Skip, decode_repairs, encode_repairs
 
 NUMBER = st.integers(0, 10**16 - 1)
 U64 = st.integers(0, 2**64 - 1)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from headwater.model.kafka_group import Joined, Member, Phase, Refusal, SyncedMember
-from headwater.model.kafka_group.durable_group import DurableGroup
+from headwater.model.kafka_group.group import DurableGroup
 from tests.rig.invariants import check_group
 from tests.unit.model.kafka_groups import SECOND, GroupRig
 

@@ -8,8 +8,7 @@ import pytest
 
 from headwater.model.machines.definition import parse_definition
 from headwater.model.machines.errors import MachineError, machine_code
-from headwater.model.machines.instance import Instance
-from headwater.model.machines.transition import choose, merged
+from headwater.model.machines.instance import Instance, choose, merged
 from headwater.model.machines.values import DEPTH_MAX, VALUE_BYTES_MAX, object_bytes
 from tests.rig.machines import ORDER
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headwater.model.machines.guard import GUARD_DEPTH_MAX, GuardError, parse_guard
+from headwater.model.machines.definition import GUARD_DEPTH_MAX, GuardError, parse_guard
 
 CTX: dict[str, Any] = {
     "total": 120,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.model.queue.delays import Delays
+from headwater.model.queue.waiting import Delays
 
 
 @pytest.mark.claims(387)

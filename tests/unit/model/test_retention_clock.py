@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.model.retention_clock import RetentionClock
+from headwater.model.retention import RetentionClock
 
 START_MS = 1_700_000_000_000
 YEAR_MS = 365 * 86_400_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from headwater.model.retention_hold import (
+from headwater.model.retention import (
     EVERYTHING,
     MACHINES_LOG,
     HoldOwner,

@@ -14,9 +14,14 @@ from headwater.core.errors import (
     RouterCycleError,
     TopicExistsIncompatibleError,
 )
-from headwater.model.router import HOPS_MAX, Guarantee, RouterGraph, router_settings
-from headwater.model.router.definition import stored_router
-from headwater.model.router.graph import may_hop
+from headwater.model.router import (
+    HOPS_MAX,
+    Guarantee,
+    RouterGraph,
+    may_hop,
+    router_settings,
+    stored_router,
+)
 
 
 def router(source: str, dest: str, **more: Any) -> Any:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.model.priority import base_priority
-from headwater.model.scheduler import BANDS, Scheduler, age_boost, band_of
+from headwater.model.scheduler import BANDS, Scheduler, age_boost, band_of, base_priority
 
 S = 1_000_000
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.format.segment import ENTRY_BYTES, INDEX_ENTRY
-from headwater.model import alive, slots
-from headwater.model.queue import job_holders
+from headwater.model import slots
+from headwater.model.queue import held as held_jobs
 from headwater.model.slots import DEAD
 from headwater.native import compiled
 from tests.unit.native.twins import pure
@@ -52,7 +52,7 @@ def both(name: str, module: Any, *arguments: Any) -> tuple[Any, Any]:
 @pytest.mark.parametrize("name", ["first_alive", "all_alive", "kill_run"])
 @given(deaths, st.integers(-2, 42), st.integers(-2, 42))
 def test_slots_are_looked_at_the_same_way(name: str, dead: list[bool], low: int, high: int) -> None:
-    one, other = both(name, alive, entries(dead), low, high)
+    one, other = both(name, slots, entries(dead), low, high)
     assert one == other
 
 
@@ -61,13 +61,13 @@ def test_slots_are_looked_at_the_same_way(name: str, dead: list[bool], low: int,
 def test_a_run_is_ended_whole_or_not_at_all(dead: list[bool]) -> None:
     buffer = entries(dead)
     before = bytes(buffer)
-    size = alive.kill_run(buffer, 0, len(dead))
+    size = slots.kill_run(buffer, 0, len(dead))
     if any(dead):
         assert size == -1
         assert bytes(buffer) == before
     else:
         assert size == sum(range(100, 100 + len(dead)))
-        assert alive.first_alive(buffer, 0, len(dead)) == len(dead)
+        assert slots.first_alive(buffer, 0, len(dead)) == len(dead)
     assert len(buffer) == len(before)
     assert len(before) == len(dead) * ENTRY_BYTES
 
@@ -84,7 +84,7 @@ def test_runs_are_told_the_same_way(seqs: list[int]) -> None:
 def test_the_holder_of_all_is_found_the_same_way(
     name: str, held: dict[int, str], seqs: list[int]
 ) -> None:
-    one, other = both(name, job_holders, held, seqs)
+    one, other = both(name, held_jobs, held, seqs)
     assert one == other
 
 
@@ -93,10 +93,10 @@ def test_the_holder_of_all_is_found_the_same_way(
 def test_jobs_change_their_place_the_same_way(
     held: dict[int, str], there: dict[int, str], seqs: list[int], holder: str
 ) -> None:
-    one, other = both("hold", job_holders, held, seqs, holder)
+    one, other = both("hold", held_jobs, held, seqs, holder)
     assert one == other
     known = [seq for seq in dict.fromkeys(seqs) if seq in held]
-    one, other = both("move", job_holders, held, there, known)
+    one, other = both("move", held_jobs, held, there, known)
     assert one == other
 
 
@@ -104,14 +104,14 @@ def test_jobs_change_their_place_the_same_way(
 @pytest.mark.parametrize("seq", [2**70, -(2**70), 1.0, True, "1", None, b"1", (1,)])
 def test_what_is_no_seq_is_held_by_nobody_or_left_to_a_closer_look(seq: Any) -> None:
     held: dict[int, str] = {1: "a", 2: "a"}
-    assert job_holders.one_holder(held, [seq]) in (
+    assert held_jobs.one_holder(held, [seq]) in (
         None,
-        pure(job_holders.one_holder, job_holders, held, [seq]),
+        pure(held_jobs.one_holder, held_jobs, held, [seq]),
     )
 
 
 @is_compiled
 def test_what_cannot_be_a_key_is_refused_by_both() -> None:
-    one, other = both("one_holder", job_holders, {1: "a"}, [[1]])
+    one, other = both("one_holder", held_jobs, {1: "a"}, [[1]])
     assert one == other
     assert one[0] is TypeError

@@ -8,16 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.format.machines import entry_run as module
+from headwater.format.machines import entry as module
 from headwater.format.machines.entry import (
     ENTRY,
     HEADER_BYTES,
     PAYLOAD_BYTES_MAX,
+    EntryRun,
     EntryType,
     encode_entries,
     encode_entry,
+    read_run,
 )
-from headwater.format.machines.entry_run import EntryRun, read_run
 from tests.unit.native.twins import is_compiled, pure
 
 payloads = st.lists(st.tuples(st.sampled_from(EntryType), st.binary(max_size=40)), max_size=6)

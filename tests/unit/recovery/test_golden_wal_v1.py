@@ -14,10 +14,14 @@ from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
 from headwater.core.errors import DamageError
 from headwater.disk import PosixDisk
-from headwater.format.current import decode_current, encode_current
 from headwater.format.frame import FrameType, encode_frame
+from headwater.format.log_state import (
+    decode_current,
+    decode_repairs,
+    encode_current,
+    encode_repairs,
+)
 from headwater.format.mark import MarkKind, decode_mark, pack_mark
-from headwater.format.repairs import decode_repairs, encode_repairs
 from headwater.recovery.topics.repair import recover
 from headwater.recovery.topics.replay import replay
 from headwater.recovery.topics.report import inspect_wal

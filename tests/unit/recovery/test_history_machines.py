@@ -16,8 +16,7 @@ from headwater.format.machines import bodies
 from headwater.format.machines.entry import EntryType, decode_entry
 from headwater.format.machines.names import global_offset, parse_segment_name
 from headwater.model.machines.definition import Definition
-from headwater.model.machines.instance import Instance
-from headwater.model.machines.remembered import RememberedAnswer
+from headwater.model.machines.instance import Instance, RememberedAnswer
 from headwater.recovery.history.machines import (
     OF_INSTANCES,
     InstanceChains,

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 import pytest
 
-from headwater.format.current import Current
+from headwater.format.log_state import Current
 from headwater.recovery.topics import report
 from headwater.recovery.topics.report import WalReport, report_on
 from headwater.recovery.topics.survey import ShardSurvey

@@ -16,8 +16,7 @@ from headwater.core.errors import DamageError, ForeignFileError, NewerFormatErro
 from headwater.disk import OpenMode
 from headwater.engine.machines.recovery import inspect_machines
 from headwater.format.crc32c import crc32c
-from headwater.format.machines.entry import ENTRY, decode_entry
-from headwater.format.machines.entry_run import RUN_ENTRIES_MAX, EntryRun, read_run
+from headwater.format.machines.entry import ENTRY, RUN_ENTRIES_MAX, EntryRun, decode_entry, read_run
 from headwater.format.machines.names import segment_of, within_segment
 from headwater.testing import TORN, CrashKind, FakeDisk, Rest
 from headwater.testing.fake_disk import FakeFile

@@ -17,8 +17,10 @@ from headwater.store.reclaim import (
     choose_relocations,
     dead_bytes,
     is_rewrite_due,
+    list_dropped,
+    remove_dropped,
+    rename_for_drop,
 )
-from headwater.store.removal import list_dropped, remove_dropped, rename_for_drop
 from headwater.store.segment import Segment, SegmentChangedError, Tier
 from headwater.store.segment_stores import LocalColdTier
 from headwater.testing import FakeDisk

@@ -28,10 +28,10 @@ from headwater.format.mark import MARK_BYTES, decode_mark
 from headwater.observe.waits import Waits
 from headwater.wal.compiled_groups import CompiledGroups
 from headwater.wal.counters import WalCounters
+from headwater.wal.dialect import LogPosition
 from headwater.wal.frame_log import FrameLog
-from headwater.wal.groups import QueuedGroups
 from headwater.wal.policy import ByClass
-from headwater.wal.position import LogPosition
+from headwater.wal.queue import QueuedGroups
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Listener, Ticket, resolve_quietly
 from tests.unit.native.twins import is_compiled

@@ -11,16 +11,16 @@ from headwater.core.durability import Durability
 from headwater.core.units import MIB
 from headwater.disk import OpenMode
 from headwater.format.checksum import checksum64
-from headwater.format.current import Current, decode_current
 from headwater.format.frame import FrameType, encode_frame
+from headwater.format.log_state import Current, decode_current
 from headwater.format.mark import MARK_BYTES, CommitMark, MarkKind, chain_of, decode_mark
 from headwater.format.names import CURRENT_NAME, PREPARED_NAME, wal_file_name
 from headwater.observe.waits import Waits
 from headwater.testing import FakeDisk, FaultDisk, ManualClock, Verb
 from headwater.wal.counters import WalCounters
+from headwater.wal.dialect import LogPosition, OpenFile
+from headwater.wal.file_room import PreparedFile, Preparer
 from headwater.wal.frame_log import FrameLog
-from headwater.wal.position import LogPosition, OpenFile
-from headwater.wal.prepared_file import PreparedFile, Preparer
 from headwater.wal.ticket import Ticket
 
 WAL = PurePosixPath("/wal")

@@ -17,10 +17,10 @@ from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.fake_disk import FakeFile
 from headwater.wal.compiled_groups import CompiledGroups
 from headwater.wal.counters import WalCounters
+from headwater.wal.dialect import LogPosition
 from headwater.wal.frame_log import FrameLog
-from headwater.wal.groups import QueuedGroups
 from headwater.wal.policy import ByClass
-from headwater.wal.position import LogPosition
+from headwater.wal.queue import QueuedGroups
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import resolve_quietly
 from tests.unit.native.twins import is_compiled

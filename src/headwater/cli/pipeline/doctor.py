@@ -16,14 +16,22 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 import headwater
-from headwater.cli.doctor import BAD, NOTE, DoctorCheck
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.output import complain, printable, say, say_json, say_table
+from headwater.cli.doctor import (
+    BAD,
+    NOTE,
+    DoctorCheck,
+    bad_ones,
+    checks_as_json,
+    fail_when_bad,
+    say_checks,
+)
+from headwater.cli.option_groups import JsonOption
+from headwater.cli.output import say_json
 from headwater.cli.pipeline.flags import ConfFlag, MasterFlag, RunOptions
 from headwater.cli.pipeline.job_run import progress_bar, session_for
 from headwater.core.clock import SystemClock
@@ -83,36 +91,17 @@ def doctor(
     run_options = RunOptions(master=master, conf=conf, as_json=as_json)
     checks = [*_software(), _machine()]
     java = _java(checks)
-    if java is not None and not _bad(checks):
+    if java is not None and not bad_ones(checks):
         checks.append(_archive(java, prepare=prepare))
         if run:
             checks += _job(run_options, path)
     elif run:
         checks.append(DoctorCheck("small job", "not run: something above is missing", BAD))
-    _report(checks, as_json=as_json)
-
-
-def _bad(checks: list[DoctorCheck]) -> list[DoctorCheck]:
-    return [check for check in checks if check.verdict == BAD]
-
-
-def _report(checks: list[DoctorCheck], *, as_json: bool) -> None:
-    bad = _bad(checks)
-    # Several packages are missed for the same reason.
-    advice = list(dict.fromkeys(check.advice for check in checks if check.advice))
     if as_json:
-        rows: list[dict[str, Any]] = [
-            {"what": c.what, "found": c.value, "verdict": c.verdict, "advice": c.advice}
-            for c in checks
-        ]
-        say_json({"ok": not bad, "checks": rows})
+        say_json(checks_as_json(checks))
     else:
-        say_table(["check", "found", ""], [[c.what, c.value, c.verdict] for c in checks])
-        for line in advice:
-            say(f"- {printable(line)}")
-    if bad:
-        complain(f"{bad[0].what}: {bad[0].value}")
-        raise typer.Exit(RequestError.exit_code)
+        say_checks(checks)
+    fail_when_bad(checks, RequestError.exit_code)
 
 
 def _software() -> list[DoctorCheck]:
@@ -175,7 +164,6 @@ def _archive(java: Java, *, prepare: bool) -> DoctorCheck:
 
 
 def _job(run_options: RunOptions, shared: Path | None) -> list[DoctorCheck]:
-    from headwater.cli.pipeline.doctor import optimizations, try_topic
     from headwater.spark.sessions.executor_probe import probe
 
     clock = SystemClock()

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.remote import ServerOptions, TokenOption
 from headwater.core.errors import RequestError
 from headwater.spark.jobs.job import Place

@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import say, say_json, shown_path
 from headwater.core.errors import AccessError
 from headwater.disk import PosixDisk, replace_file

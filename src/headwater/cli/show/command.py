@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path, PurePath
-from typing import Annotated, Any
+from typing import Annotated, Final
 
 import typer
 
-from headwater.cli.log_directory import JsonOption
-from headwater.cli.output import complain, say, say_json, shown_path
+from headwater.cli.option_groups import JsonOption
+from headwater.cli.output import complain
 from headwater.cli.show.file_kinds import FileKind, kind_of
 from headwater.cli.show.metadata import show_current, show_repairs, show_snapshot
-from headwater.cli.show.parts import SHOWN, show_parts
+from headwater.cli.show.parts import PARTS_OF, show_parts
 from headwater.cli.show.segments import show_data, show_index
+from headwater.cli.show.shown_file import Problem, ShownFile
 from headwater.cli.show.wal_file import show_wal
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
@@ -37,27 +39,9 @@ def show(
     stretches are shown in their place, with the reason, and make the exit code 5. With --json there
     is one object per line: first the file, then each frame or entry. Changes nothing.
     """
-    disk = PosixDisk()
-    buffer = _read(disk, file)
+    buffer = _read(PosixDisk(), file)
     kind = kind_of(file, buffer)
-    summary: dict[str, Any] = {"file": str(file), "kind": kind.value, "bytes": len(buffer)}
-    if kind is FileKind.WAL:
-        problem = show_wal(file, buffer, summary, as_json=as_json, at=at, limit=limit)
-    elif kind is FileKind.DATA:
-        problem = show_data(buffer, summary, as_json=as_json, at=at, limit=limit)
-    elif kind is FileKind.INDEX:
-        problem = show_index(file, buffer, summary, as_json=as_json, at=at, limit=limit)
-    elif kind is FileKind.SNAPSHOT:
-        problem = show_snapshot(bytes(buffer), summary, as_json=as_json)
-    elif kind is FileKind.CURRENT:
-        problem = show_current(bytes(buffer), summary, as_json=as_json)
-    elif kind in SHOWN:
-        problem = show_parts(kind, buffer, summary, as_json=as_json, at=at, limit=limit)
-    elif kind is FileKind.REPAIRS:
-        problem = show_repairs(bytes(buffer), summary, as_json=as_json)
-    else:
-        problem = None
-        _show_plain(file, kind, len(buffer), as_json)
+    problem = SHOWN_BY[kind](ShownFile(file, kind, buffer, as_json, at, limit))
     if problem is not None:
         complain(str(StorageError(problem[0], path=file, offset=problem[1])))
         raise typer.Exit(StorageError.exit_code)
@@ -74,8 +58,14 @@ def _read(disk: Disk, file: PurePath) -> memoryview:
     return read_log_file(disk, file)
 
 
-def _show_plain(file: PurePath, kind: FileKind, size: int, as_json: bool) -> None:
-    if as_json:
-        say_json({"file": str(file), "kind": kind.value, "bytes": size})
-    else:
-        say(f"{shown_path(file)}: {kind.value}, {size:,} bytes")
+SHOWN_BY: Final[dict[FileKind, Callable[[ShownFile], Problem | None]]] = {
+    **dict.fromkeys(FileKind, ShownFile.say_head),
+    FileKind.WAL: show_wal,
+    FileKind.DATA: show_data,
+    FileKind.INDEX: show_index,
+    FileKind.SNAPSHOT: show_snapshot,
+    FileKind.CURRENT: show_current,
+    FileKind.REPAIRS: show_repairs,
+    **dict.fromkeys(PARTS_OF, show_parts),
+}
+"""Of the others there is nothing to show but what they are."""

@@ -6,49 +6,45 @@ from typing import Any
 
 import msgspec
 
-from headwater.cli.output import printable, say, say_json, say_table, shown_path
+from headwater.cli.output import printable, say, say_table, shown_path
+from headwater.cli.show.shown_file import FieldRow, Problem, ShownFile, layout_rows
 from headwater.core.errors import FormatError, NewerFormatError
-from headwater.format.current import decode_current
 from headwater.format.frame import UnknownFrameError
-from headwater.format.repairs import decode_repairs
+from headwater.format.log_state import decode_current, decode_repairs
 from headwater.format.snapshot import SNAPSHOT_HEADER, Snapshot, decode_snapshot
-
-Problem = tuple[str, int]
-"""What is wrong, and at which byte."""
 
 _CURRENT_PARTS = ("active", "active_bytes", "durable_offset", "oldest", "log_id", "xxh3")
 
 
-def show_current(contents: bytes, summary: dict[str, Any], *, as_json: bool) -> Problem | None:
+def show_current(file: ShownFile) -> Problem | None:
+    contents = bytes(file.buffer)
     try:
         decode_current(contents)
     except FormatError as error:
-        return _damaged(error, contents, summary, as_json)
+        return _damaged(error, file)
     rows = []
     at = 0
     for name, word in zip(_CURRENT_PARTS, contents.decode().split(), strict=True):
         value = word.partition("=")[2] or word
         rows.append((name, at + len(word) - len(value), value))
         at += len(word) + 1
-    if as_json:
-        fields = {name: {"offset": offset, "value": value} for name, offset, value in rows}
-        say_json({**summary, "sound": True, "fields": fields})
-    else:
-        _say_summary(summary, "sound")
+    fields = {name: {"offset": offset, "value": value} for name, offset, value in rows}
+    file.say_head("sound", sound=True, fields=fields)
+    if not file.as_json:
         table = [[name, str(offset), value] for name, offset, value in rows]
         say_table(["field", "offset", "value"], table, "offset")
     return None
 
 
-def show_repairs(contents: bytes, summary: dict[str, Any], *, as_json: bool) -> Problem | None:
+def show_repairs(file: ShownFile) -> Problem | None:
     try:
-        repairs = decode_repairs(contents)
+        repairs = decode_repairs(bytes(file.buffer))
     except FormatError as error:
-        return _damaged(error, contents, summary, as_json)
-    if as_json:
-        say_json({**summary, "sound": True, **msgspec.to_builtins(repairs)})
+        return _damaged(error, file)
+    state = f"sound, {len(repairs.skips)} agreed loss(es)"
+    file.say_head(state, sound=True, **msgspec.to_builtins(repairs))
+    if file.as_json:
         return None
-    _say_summary(summary, f"sound, {len(repairs.skips)} agreed loss(es)")
     table = [
         [
             str(skip.file),
@@ -62,25 +58,19 @@ def show_repairs(contents: bytes, summary: dict[str, Any], *, as_json: bool) -> 
     return None
 
 
-def _damaged(
-    error: FormatError, contents: bytes, summary: dict[str, Any], as_json: bool
-) -> Problem:
-    if as_json:
-        say_json({**summary, "sound": False, "reason": error.reason, "offset": error.offset})
-    else:
-        _say_summary(summary, f"DAMAGED: {error.reason}")
-        say(printable(contents[:512].decode("utf-8", "backslashreplace")))
+def _damaged(error: FormatError, file: ShownFile) -> Problem:
+    state = f"DAMAGED: {error.reason}"
+    file.say_head(state, sound=False, reason=error.reason, offset=error.offset)
+    if not file.as_json:
+        say(printable(bytes(file.buffer[:512]).decode("utf-8", "backslashreplace")))
     return error.reason, error.offset
-
-
-def _say_summary(summary: dict[str, Any], state: str) -> None:
-    say(f"{shown_path(summary['file'])}: {summary['kind']}, {summary['bytes']:,} bytes, {state}")
 
 
 _HEXADECIMAL = frozenset({"magic", "xxh3"})
 
 
-def show_snapshot(contents: bytes, summary: dict[str, Any], *, as_json: bool) -> Problem | None:
+def show_snapshot(file: ShownFile) -> Problem | None:
+    contents = bytes(file.buffer)
     problem: Problem | None = None
     snapshot: Snapshot | None = None
     try:
@@ -88,41 +78,32 @@ def show_snapshot(contents: bytes, summary: dict[str, Any], *, as_json: bool) ->
     except UnknownFrameError as error:
         raise NewerFormatError(
             error.reason,
-            path=summary["file"],
+            path=file.path,
             advice="use the version of Headwater that wrote it",
         ) from error
     except FormatError as error:
         problem = error.reason, error.offset
     fields = _header(contents)
-    if as_json:
-        body = None if snapshot is None else _topics(snapshot)
-        say_json({**summary, "sound": problem is None, "header": fields, "snapshot": body})
-        return problem
     state = "sound" if problem is None else f"DAMAGED: {problem[0]}"
-    say(f"{shown_path(summary['file'])}: {summary['kind']}, {summary['bytes']:,} bytes, {state}")
-    rows = [[str(f["field"]), str(f["offset"]), f["type"], str(f["value"])] for f in fields]
-    say_table(["field", "offset", "type", "value"], rows, "offset")
+    body = None if snapshot is None else _topics(snapshot)
+    header = [row._asdict() for row in fields]
+    file.say_head(state, sound=problem is None, header=header, snapshot=body)
+    if file.as_json:
+        return problem
+    say_table(FieldRow._fields, [list(map(str, row)) for row in fields], "offset")
     if snapshot is not None:
         _say_topics(snapshot)
     return problem
 
 
-def _header(contents: bytes) -> list[dict[str, Any]]:
+def _header(contents: bytes) -> list[FieldRow]:
     try:
-        values = SNAPSHOT_HEADER.unpack(contents)
+        rows = list(layout_rows(SNAPSHOT_HEADER, contents, 0))
     except FormatError:
         return []
     return [
-        {
-            "field": name,
-            "offset": offset,
-            "type": field.code,
-            "value": f"{values[name]:016x}" if name in _HEXADECIMAL else values[name],
-        }
-        for (name, offset), field in zip(
-            SNAPSHOT_HEADER.offsets(), SNAPSHOT_HEADER.fields, strict=True
-        )
-        if name in values
+        row._replace(value=f"{row.value:016x}") if row.field in _HEXADECIMAL else row
+        for row in rows
     ]
 
 

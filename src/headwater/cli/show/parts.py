@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from headwater.cli.output import preview, printable, say, say_json, say_table, shown_path, when
+from headwater.cli.output import preview, printable, say, say_json, say_table, when
 from headwater.cli.show.file_kinds import FileKind
-from headwater.cli.show.metadata import Problem
+from headwater.cli.show.shown_file import Problem, ShownFile
 from headwater.core.errors import FormatError, NewerFormatError
 from headwater.format.kafka.batch import CODECS, read_header, read_sound
 from headwater.format.kafka.checkpoint import decode_checkpoint
@@ -42,29 +42,18 @@ class FilePart(NamedTuple):
     problem: str = ""
 
 
-def show_parts(
-    kind: FileKind,
-    buffer: memoryview,
-    summary: dict[str, Any],
-    *,
-    as_json: bool,
-    at: int,
-    limit: int | None,
-) -> Problem | None:
+def show_parts(file: ShownFile) -> Problem | None:
     """Show every part at or behind `at`, damaged ones in their order; gives the first problem."""
-    if as_json:
-        say_json(summary)
-    else:
-        say(f"{shown_path(summary['file'])}: {summary['kind']}, {summary['bytes']:,} bytes")
-    parts = (part for part in SHOWN[kind](buffer) if part.offset + part.size > at)
+    file.say_head()
+    parts = (part for part in PARTS_OF[file.kind](file.buffer) if part.offset + part.size > file.at)
     problem: Problem | None = None
     rows: list[list[str]] = []
     headings: list[str] = []
-    for part in islice(parts, PARTS_SHOWN if limit is None else limit):
+    for part in islice(parts, PARTS_SHOWN if file.limit is None else file.limit):
         if part.problem:
             problem = problem or (part.problem, part.offset)
         state = f"DAMAGED: {part.problem}" if part.problem else "sound"
-        if as_json:
+        if file.as_json:
             facts = {name: _plain(value) for name, value in part.facts.items()}
             say_json({"offset": part.offset, "bytes": part.size, **facts, "state": state})
             continue
@@ -73,7 +62,7 @@ def show_parts(
         rows.append([str(part.offset), str(part.size), *cells, state])
     if rows:
         say_table(headings, rows, "offset bytes")
-    if not as_json and next(parts, None) is not None:
+    if not file.as_json and next(parts, None) is not None:
         say("there is more; see it with --at and --limit")
     return problem
 
@@ -224,7 +213,7 @@ def _machine_current(buffer: memoryview) -> Iterator[FilePart]:
     yield FilePart(0, len(buffer), facts)
 
 
-SHOWN: Final[dict[FileKind, Callable[[memoryview], Iterator[FilePart]]]] = {
+PARTS_OF: Final[dict[FileKind, Callable[[memoryview], Iterator[FilePart]]]] = {
     FileKind.KAFKA_LOG: _kafka_log,
     FileKind.KAFKA_INDEX: _kafka_index,
     FileKind.KAFKA_CHECKPOINT: _kafka_checkpoint,

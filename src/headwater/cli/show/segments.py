@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import PurePath
 from typing import Any
 
-from headwater.cli.output import preview, printable, say, say_json, say_table, shown_path, when
-from headwater.cli.show.metadata import Problem
+from headwater.cli.output import preview, say, say_json, say_table, when
+from headwater.cli.show.shown_file import (
+    FieldRow,
+    Problem,
+    ShownFile,
+    layout_rows,
+    say_rows,
+    unreadable,
+)
 from headwater.core.errors import FormatError
 from headwater.format.segment import (
     ENTRY_BYTES,
@@ -33,21 +39,19 @@ ENTRIES_SHOWN = 1_000
 FrameOrError = SegmentRecord | FormatError
 
 
-def show_data(
-    buffer: memoryview, summary: dict[str, Any], *, as_json: bool, at: int, limit: int | None
-) -> Problem | None:
+def show_data(file: ShownFile) -> Problem | None:
     problem: Problem | None = None
     frames = 0
-    _say_head(summary, as_json)
-    for offset, size, frame in islice(_frames(buffer, at), limit):
+    file.say_head()
+    for offset, size, frame in islice(_frames(file.buffer, file.at), file.limit):
         frames += 1
         if isinstance(frame, FormatError):
             problem = problem or (frame.reason, offset)
-        if as_json:
-            say_json(_frame_as_json(buffer, offset, size, frame))
+        if file.as_json:
+            say_json(_frame_as_json(file.buffer, offset, size, frame))
         else:
-            _say_frame(buffer, offset, size, frame)
-    if not as_json:
+            _say_frame(file.buffer, offset, size, frame)
+    if not file.as_json:
         say()
         say(f"{frames:,} frames shown")
     return problem
@@ -71,40 +75,28 @@ def _frames(buffer: memoryview, at: int) -> Iterator[tuple[int, int, FrameOrErro
 
 
 def _say_frame(buffer: memoryview, offset: int, size: int, frame: FrameOrError) -> None:
-    say()
     if isinstance(frame, FormatError):
-        say(printable(f"UNREADABLE from byte {offset}, {size:,} bytes: {frame.reason}"))
+        say_rows(unreadable(offset, size, frame.reason), (), 0)
         return
-    say(f"seq {frame.seq}: {frame.state.name.lower()}, {size} bytes at {offset}")
-    for field in _fields(buffer, frame):
-        code = field["type"]
-        say(f"{field['offset']:>12}  {field['field']:<10}  {code:<4}  {field['value']}".rstrip())
+    heading = f"seq {frame.seq}: {frame.state.name.lower()}, {size} bytes at {offset}"
+    say_rows(heading, _rows(buffer, frame), 10)
 
 
-def _fields(buffer: memoryview, record: SegmentRecord) -> Iterator[dict[str, Any]]:
-    values = SEGMENT_FRAME.unpack(buffer, record.offset)
-    for (name, start), field in zip(SEGMENT_FRAME.offsets(), SEGMENT_FRAME.fields, strict=True):
-        shown = str(values[name])
-        if name == "ts":
-            shown += f" ({when(record.ts)})"
-        if name == "flags":
-            shown += _flag_names(record.flags)
-        yield _field(name, record.offset + start, field.code, shown)
+def _rows(buffer: memoryview, record: SegmentRecord) -> Iterator[FieldRow]:
+    explained = {"ts": f" ({when(record.ts)})", "flags": _flag_names(record.flags)}
+    for row in layout_rows(SEGMENT_FRAME, buffer, record.offset):
+        yield row._replace(value=f"{row.value}{explained.get(row.field, '')}")
     at = record.offset + SEGMENT_FRAME.size
     parts = (("node", record.node), ("tag", record.tag), ("data", record.data))
     for name, value in (*parts, ("meta", record.meta or b"")):
         if value:
-            yield _field(name, at, "", preview(value))
+            yield FieldRow(name, at, "", preview(value))
         at += len(value)
     end = record.offset + record.size
     checksum = int.from_bytes(buffer[end - STATE_BYTES - 8 : end - STATE_BYTES], "little")
-    yield _field("xxh3", end - STATE_BYTES - 8, "u64", f"{checksum:016x}")
+    yield FieldRow("xxh3", end - STATE_BYTES - 8, "u64", f"{checksum:016x}")
     state = f"{int(record.state):#04x} ({record.state.name.lower()})"
-    yield _field("state", end - STATE_BYTES, "u8", state)
-
-
-def _field(name: str, offset: int, code: str, value: str) -> dict[str, Any]:
-    return {"field": name, "offset": offset, "type": code, "value": value}
+    yield FieldRow("state", end - STATE_BYTES, "u8", state)
 
 
 def _flag_names(flags: int) -> str:
@@ -122,35 +114,27 @@ def _frame_as_json(
         "bytes": size,
         "seq": frame.seq,
         "state": frame.state.name.lower(),
-        "fields": list(_fields(buffer, frame)),
+        "fields": [row._asdict() for row in _rows(buffer, frame)],
     }
 
 
-def show_index(
-    path: PurePath,
-    buffer: memoryview,
-    summary: dict[str, Any],
-    *,
-    as_json: bool,
-    at: int,
-    limit: int | None,
-) -> Problem | None:
+def show_index(file: ShownFile) -> Problem | None:
     """Entry by entry; the name says which seq is the first."""
-    parsed = parse_segment_file(path.name)
+    parsed = parse_segment_file(file.path.name)
     first_seq, kind = parsed if parsed is not None else (1, SegmentFile.IDX)
-    entries = whole_entries(bytes(buffer))
+    entries = whole_entries(bytes(file.buffer))
     salt = shared_shift(entries, first_seq) or 0
     bad = set(bad_entries(entries, first_seq, salt).tolist())
-    problem = _index_problem(len(buffer), bad)
+    problem = _index_problem(len(file.buffer), bad)
     records = len(entries) - (kind is SegmentFile.COLD and len(entries) > 0)
     identity = unpack_identity(int(entries["ts"][-1])) if records < len(entries) else None
-    if identity is not None:
-        summary = {**summary, "topic_id": identity.topic_id}
-    counts = {"first_seq": first_seq, "entries": records, "damaged": len(bad)}
-    summary = {**summary, "salt": salt, **counts}
-    _say_head(summary, as_json)
-    start = at // ENTRY_BYTES
-    stop = min(records, start + (ENTRIES_SHOWN if limit is None else limit))
+    whose = {} if identity is None else {"topic_id": identity.topic_id}
+    counts = {"entries": records, "damaged": len(bad)}
+    known = [f"{count:,} {name}" for name, count in counts.items() if count]
+    known += [f"of topic {topic_id}" for topic_id in whose.values()]
+    file.say_head(", ".join(known), **whose, salt=salt, first_seq=first_seq, **counts)
+    start = file.at // ENTRY_BYTES
+    stop = min(records, start + (ENTRIES_SHOWN if file.limit is None else file.limit))
     flags = index_flags(entries)
     rows = []
     for index in range(start, stop):
@@ -158,7 +142,7 @@ def show_index(
         state = "DAMAGED" if index in bad else "sound"
         named = _flag_names(int(flags[index])).strip(" ()")
         facts = (first_seq + index, int(entry["offset"]), int(entry["len"]), int(entry["ts"]))
-        if as_json:
+        if file.as_json:
             names = ("seq", "frame_offset", "len", "ts")
             shown = dict(zip(names, facts, strict=True))
             say_json({"offset": index * ENTRY_BYTES, **shown, "flags": named, "state": state})
@@ -169,7 +153,7 @@ def show_index(
     if rows:
         headings = ["offset", "seq", "frame at", "bytes", "time", "flags", "state"]
         say_table(headings, rows, "offset seq bytes")
-    if not as_json and stop < records:
+    if not file.as_json and stop < records:
         say(f"{records - stop:,} more entries; see them with --at {stop * ENTRY_BYTES}")
     return problem
 
@@ -180,15 +164,3 @@ def _index_problem(size: int, bad: set[int]) -> Problem | None:
     if size % ENTRY_BYTES:
         return "half an entry at the end", size - size % ENTRY_BYTES
     return None
-
-
-def _say_head(summary: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        say_json(summary)
-        return
-    more = "".join(
-        f", {summary[name]:,} {name}" for name in ("entries", "damaged") if summary.get(name)
-    )
-    if "topic_id" in summary:
-        more += f", of topic {summary['topic_id']}"
-    say(f"{shown_path(summary['file'])}: {summary['kind']}, {summary['bytes']:,} bytes{more}")

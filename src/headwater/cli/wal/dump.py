@@ -9,7 +9,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.log_directory import DirectoryArgument, JsonOption, find_log
+from headwater.cli.log_directory import DirectoryArgument, find_log
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import (
     complain,
     on_terminal,

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import typer
 
-from headwater.cli.log_directory import DirectoryArgument, JsonOption, LogDirectory, find_log
+from headwater.cli.log_directory import DirectoryArgument, LogDirectory, find_log
+from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import complain, printable, say, say_json, shown_path
 from headwater.cli.progress import reading
 from headwater.cli.wal.verify import finding_line, report_as_json, shown_directory

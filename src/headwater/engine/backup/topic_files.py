@@ -19,9 +19,8 @@ from headwater.engine.read_only import DirectoryView
 from headwater.engine.state.topic import Topic
 from headwater.format.backup import BackupMember
 from headwater.format.checksum import checksum64
-from headwater.format.current import Current, encode_current
+from headwater.format.log_state import Current, encode_current, encode_repairs
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME, TOPICS_DIRECTORY, WAL_DIRECTORY
-from headwater.format.repairs import encode_repairs
 from headwater.format.segment import (
     ENTRY_BYTES,
     Entries,

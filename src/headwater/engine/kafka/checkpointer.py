@@ -21,7 +21,7 @@ from headwater.format.kafka.checkpoint import (
 )
 from headwater.format.kafka.events import GroupMembership
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
-from headwater.store.kafka.spare import SpareRoom
+from headwater.store.kafka.files import SpareRoom
 from headwater.wal.dialect import NO_ROOM
 
 

@@ -36,7 +36,7 @@ from headwater.engine.kafka.unavailable import UnavailableKafka
 from headwater.engine.owner import Pending
 from headwater.format.kafka.events import GroupMembership
 from headwater.model.kafka_group import ConsumerGroup, JoinRequest, Outcome, Phase, Refusal, Refused
-from headwater.model.kafka_group.durable_group import DurableGroup, GroupStanding
+from headwater.model.kafka_group.group import DurableGroup, GroupStanding
 from headwater.observe.logs import Logger
 from headwater.wire.kafka.subscription import CONSUMER, subscribed_topics
 

@@ -31,8 +31,7 @@ from headwater.format.kafka.checkpoint import SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, encode_event
 from headwater.observe.tracing import Spans
-from headwater.store.kafka.batch_lookup import SegmentTable
-from headwater.store.kafka.files import KafkaSegmentFiles
+from headwater.store.kafka.files import KafkaSegmentFiles, SegmentTable
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
 

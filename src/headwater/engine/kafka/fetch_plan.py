@@ -22,14 +22,19 @@ from headwater.format.kafka.batch import (
     read_sound,
 )
 from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES, split_key
-from headwater.format.kafka.names import log_name
-from headwater.format.kafka.partition_names import partition_name
+from headwater.format.kafka.names import log_name, partition_name
 from headwater.format.kafka.records import encode_gapped
 from headwater.format.kafka.topic_hash import key_text
 from headwater.observe.tracing import FETCH_SPAN
 from headwater.store.checked_reads import RecordDamage
-from headwater.store.kafka.batch_lookup import Batches, Ids, SegmentTable, count_before, locate
-from headwater.store.kafka.files import KafkaSegmentFiles
+from headwater.store.kafka.files import (
+    Batches,
+    Ids,
+    KafkaSegmentFiles,
+    SegmentTable,
+    count_before,
+    locate,
+)
 
 WINDOW_MAX: Final = 16_384
 """Records one fetch reads at most: it answers with those, and the client fetches again."""

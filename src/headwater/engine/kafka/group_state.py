@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from headwater.format.kafka.checkpoint import GroupMeta
 from headwater.format.kafka.events import GroupMember, GroupMembership, OffsetRow
 from headwater.model.kafka_group import Member
-from headwater.model.kafka_group.durable_group import DurableGroup
+from headwater.model.kafka_group.group import DurableGroup
 
 MEMBER_BYTES: Final = 64
 """About what lengths, times and the rest of a member take."""

@@ -33,7 +33,7 @@ from headwater.engine.topics.publisher import Keyed, PendingAppend
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
 from headwater.format.frame import FrameFlag, split_data
 from headwater.format.kafka.mapping import to_kafka
-from headwater.format.kafka.partition_names import parse_partition_name, partition_name
+from headwater.format.kafka.names import parse_partition_name, partition_name
 from headwater.format.kafka.records import NewRecord, encode_batch
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.match import TagMatcher

@@ -25,7 +25,7 @@ from headwater.engine.partition import Batch, BatchPlan, OffsetLookup, Produced,
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, PartitionMeta
 from headwater.format.kafka.entry import PREFIX_BYTES, entry_key, split_key
-from headwater.format.kafka.partition_names import partition_name
+from headwater.format.kafka.names import partition_name
 from headwater.format.kafka.topic_hash import key_text, topic_hash
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.recovery.history.kafka import KafkaTable

@@ -19,7 +19,7 @@ from headwater.engine.kafka.errors import DamagedBatchError, OffsetRangeError
 from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.partition import Batch, BatchPlan, FrameRun
 from headwater.format.kafka.batch import BatchError, read_header
-from headwater.format.kafka.batch_frames import BatchFrames
+from headwater.format.kafka.mapping import BatchFrames
 from headwater.model.loss import DAMAGED, RECREATED
 from headwater.model.selection import Selection
 from headwater.store.checked_reads import RecordDamage

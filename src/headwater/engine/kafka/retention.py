@@ -17,8 +17,8 @@ from headwater.engine.kafka.timestamps import newest_timestamps
 from headwater.engine.kafka.topics import KafkaTopics
 from headwater.engine.owner import wait_for
 from headwater.format.kafka.entry import PREFIX_BYTES
-from headwater.model.retention_clock import RetentionClock
-from headwater.store.kafka.batch_lookup import Ids, SegmentTable, locate
+from headwater.model.retention import RetentionClock
+from headwater.store.kafka.files import Ids, SegmentTable, locate
 
 _WINDOW = 16_384
 

@@ -25,8 +25,15 @@ from headwater.engine.kafka.core import KafkaCore
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, rewritten
 from headwater.format.kafka.names import REWRITE_SUFFIX, index_name, log_name
-from headwater.store.kafka.live_batches import LiveBatches, find_live_batches, keys_in, strangers
-from headwater.store.kafka.rewrite import swap_index, write_index_again, write_live_batches
+from headwater.store.kafka.rewrite import (
+    LiveBatches,
+    find_live_batches,
+    keys_in,
+    strangers,
+    swap_index,
+    write_index_again,
+    write_live_batches,
+)
 
 _NONE_LIVES: Final = 2**63
 _KEYS_AT_ONCE: Final = 1_024

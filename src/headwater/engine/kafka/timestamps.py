@@ -18,8 +18,14 @@ from headwater.format.kafka.batch import MAX_TIMESTAMP_AT, read_sound
 from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES
 from headwater.format.kafka.names import log_name
 from headwater.format.kafka.records import decode_records
-from headwater.store.kafka.batch_lookup import Batches, Ids, SegmentTable, count_before, locate
-from headwater.store.kafka.files import KafkaSegmentFiles
+from headwater.store.kafka.files import (
+    Batches,
+    Ids,
+    KafkaSegmentFiles,
+    SegmentTable,
+    count_before,
+    locate,
+)
 
 WINDOW: Final = 65_536
 _LONG_AGO: Final = -(2**63)

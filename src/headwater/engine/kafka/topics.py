@@ -23,7 +23,7 @@ from headwater.engine.kafka.partition import KafkaPartition, KafkaTopic
 from headwater.engine.owner import Pending
 from headwater.format.kafka import events
 from headwater.format.kafka.events import AnyEvent
-from headwater.format.kafka.partition_names import partition_name
+from headwater.format.kafka.names import partition_name
 from headwater.recovery.history.kafka import KafkaFold, KafkaSink
 
 TOPIC_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")

@@ -19,7 +19,7 @@ from headwater.engine.machines.tables import Ahead, EntryEffect, Tables
 from headwater.engine.owner import Pending
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.model.machines.errors import MachineError
-from headwater.model.retention_clock import RetentionClock
+from headwater.model.retention import RetentionClock
 from headwater.recovery.machines.replay import MachineLogReport
 from headwater.wal.entry_log import EntryLog, EntryTicket
 from headwater.wal.shard import Shard

@@ -50,14 +50,17 @@ from headwater.model.machines.errors import (
     MachineError,
     bad_request,
 )
-from headwater.model.machines.instance import Instance
-from headwater.model.machines.instance_changes import applied_instance, created_instance
-from headwater.model.machines.remembered import Key, RememberedAnswer, remembered_of
-from headwater.model.machines.transition import (
+from headwater.model.machines.instance import (
+    Instance,
+    Key,
+    RememberedAnswer,
+    applied_instance,
     check_expected,
     choose,
+    created_instance,
     merged,
     migrated_state,
+    remembered_of,
 )
 from headwater.model.machines.values import (
     EMPTY,

@@ -33,7 +33,7 @@ from headwater.format.machines.entry import (
     MachineEntry,
     decode_entry,
 )
-from headwater.format.machines.history_file import HistoryFile
+from headwater.format.machines.history import HistoryFile
 from headwater.format.machines.names import (
     HISTORY_DIRECTORY,
     global_offset,

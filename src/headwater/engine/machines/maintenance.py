@@ -25,7 +25,7 @@ from headwater.engine.owner import Owner
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.format.machines.snapshot import SnapshotHeading
-from headwater.model.retention_hold import MACHINES_LOG
+from headwater.model.retention import MACHINES_LOG
 from headwater.wal.committer import LogState
 from headwater.wal.shard import Shard
 

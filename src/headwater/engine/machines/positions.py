@@ -22,7 +22,7 @@ from headwater.format.machines.current import (
     encode_webhook_position,
 )
 from headwater.format.machines.names import FED_NAME, WEBHOOKS_DIRECTORY, is_webhook_name
-from headwater.model.retention_hold import HoldOwner
+from headwater.model.retention import HoldOwner
 
 TRANSITIONS: Final = "transitions topic"
 """The name of the feeder's hold."""

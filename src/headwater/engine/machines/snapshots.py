@@ -38,8 +38,7 @@ from headwater.format.machines.snapshot import (
     encode_start,
 )
 from headwater.model.machines.definition import Definition, parse_definition
-from headwater.model.machines.instance import Instance
-from headwater.model.machines.remembered import RememberedAnswer
+from headwater.model.machines.instance import Instance, RememberedAnswer
 from headwater.model.machines.values import object_of
 from headwater.recovery.machines.repair import write_index
 from headwater.recovery.machines.snapshot import block_rows

@@ -72,7 +72,7 @@ from headwater.model.machines.errors import (
 )
 from headwater.model.machines.instance import Instance
 from headwater.model.machines.values import checked_offset, checked_text, checked_whole
-from headwater.model.retention_hold import MACHINES_LOG, HoldOwner, RetentionHold
+from headwater.model.retention import MACHINES_LOG, HoldOwner, RetentionHold
 from headwater.observe.waits import Waits
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters

@@ -24,8 +24,7 @@ import msgspec
 from headwater.format.machines.bodies import Body
 from headwater.model.machines.definition import Definition
 from headwater.model.machines.errors import MACHINE_NOT_FOUND, MachineError
-from headwater.model.machines.instance import Instance
-from headwater.model.machines.remembered import Key, RememberedAnswer
+from headwater.model.machines.instance import Instance, Key, RememberedAnswer
 from headwater.recovery.history.machines import MachineSink, empties
 
 BLOCK_IDS_MAX: Final = 1_024

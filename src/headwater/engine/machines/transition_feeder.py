@@ -50,7 +50,7 @@ from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.frame import FrameFlag
 from headwater.format.machines.bodies import NO_PAYLOAD, ApplyEventEntry
 from headwater.format.machines.names import global_offset
-from headwater.model.retention_hold import HoldOwner
+from headwater.model.retention import HoldOwner
 
 NODE: Final = "machines"
 """The writer of a record: the feeder knows its own records by it."""

@@ -18,8 +18,14 @@ from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import Entries, topic_directory_name
-from headwater.store.reclaim import choose_drops, choose_relocations, is_rewrite_due
-from headwater.store.removal import list_dropped, remove_dropped, rename_for_drop
+from headwater.store.reclaim import (
+    choose_drops,
+    choose_relocations,
+    is_rewrite_due,
+    list_dropped,
+    remove_dropped,
+    rename_for_drop,
+)
 from headwater.store.segment import Segment
 
 

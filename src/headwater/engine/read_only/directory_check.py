@@ -46,9 +46,9 @@ from headwater.store.verify import (
     FaultKind,
     TopicSegmentCheck,
     VerifyFault,
+    verify_cold_segment,
     verify_segments,
 )
-from headwater.store.verify_cold import verify_cold_segment
 
 UNKNOWN: Final = "its frames were not checked: name the cold tier with --cold"
 SCANS_MAX: Final = 6

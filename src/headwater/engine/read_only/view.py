@@ -26,7 +26,7 @@ from headwater.engine.topics.reader import Reader
 from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.topic_frames import decode_checkpoint_mark
-from headwater.model.retention_clock import RetentionClock
+from headwater.model.retention import RetentionClock
 from headwater.observe.waits import Waits
 from headwater.recovery.topics.follower import LogFollower
 from headwater.recovery.topics.replay import FrameGroup

@@ -20,8 +20,7 @@ from headwater.format.appends import Appends, encode_appends, readdress
 from headwater.format.frame import FRAME, FrameFlag, join_data, split_data
 from headwater.format.segment import SEGMENT_FRAME
 from headwater.model.match import TagMatcher
-from headwater.model.router import Fate, Guarantee, Slot, slot_for
-from headwater.model.router.graph import may_hop
+from headwater.model.router import Fate, Guarantee, Slot, may_hop, slot_for
 
 HOPS_FIELD: Final = "$hops"
 """How often a record was copied in a circle, in its meta."""

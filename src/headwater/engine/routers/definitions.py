@@ -28,9 +28,9 @@ from headwater.model.router import (
     Guarantee,
     RouterCursor,
     RouterSettings,
+    check_router_name,
     may_become,
 )
-from headwater.model.router.definition import check_router_name
 
 
 class Routers:

@@ -30,8 +30,7 @@ from headwater.format.router_frames import (
     decode_seq_ceilings,
 )
 from headwater.model.loss import Loss
-from headwater.model.router import CursorMark, RouterCursor
-from headwater.model.router.definition import stored_router
+from headwater.model.router import CursorMark, RouterCursor, stored_router
 
 _FORGETFUL: Final = (Durability.EPHEMERAL, Durability.MEMORY)
 

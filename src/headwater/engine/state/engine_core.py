@@ -23,7 +23,7 @@ from headwater.engine.state.topic import Registry, TailCache, TailChunk, Topic, 
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import ShardMeta
-from headwater.model.retention_clock import RetentionClock
+from headwater.model.retention import RetentionClock
 from headwater.model.topic import TopicLog
 from headwater.observe.waits import Waits
 from headwater.store.checked_reads import RecordDamage

@@ -17,7 +17,7 @@ from typing import Final, Protocol
 
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
-from headwater.model.retention_hold import MACHINES_LOG, HoldOwner, RetentionHold, retention_floor
+from headwater.model.retention import MACHINES_LOG, HoldOwner, RetentionHold, retention_floor
 
 _log: Final = logging.getLogger("headwater.retention")
 

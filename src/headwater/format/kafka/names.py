@@ -1,10 +1,12 @@
-"""Names of the files in `kafka/`: `n.log` and `n.oidx`, in decimal without padding."""
+"""Names of the files in `kafka/`, without padding (`n.log`, `n.oidx`), and of partitions."""
 
 from __future__ import annotations
 
 import re
 from enum import Enum
 from typing import Final
+
+from headwater.core.limits import PARTITION_NAME_PATTERN, PARTITION_PREFIX
 
 KAFKA_DIRECTORY: Final = "kafka"
 CHECKPOINT_NAME: Final = "checkpoint"
@@ -35,3 +37,15 @@ def parse_name(name: str) -> tuple[int, KafkaFile] | None:
     """The segment's number and which of its files this is; None for any other name."""
     match = _NAME.fullmatch(name)
     return None if match is None else (int(match[1]), KafkaFile(match[2]))
+
+
+def partition_name(topic: str, partition: int) -> str:
+    return f"{PARTITION_PREFIX}{topic}:{partition}"
+
+
+def parse_partition_name(name: str) -> tuple[str, int] | None:
+    """Topic and partition of a name; None when it is not one of a partition."""
+    if PARTITION_NAME_PATTERN.fullmatch(name) is None:
+        return None
+    topic, _, number = name[len(PARTITION_PREFIX) :].rpartition(":")
+    return (topic, int(number)) if str(int(number)) == number else None

@@ -5,6 +5,9 @@ it. A setting leaves it out; entries of both forms may stand in one log, and all
 
 An entry never says where it is; its sequence number is one more than that of the entry before it,
 over the whole life of the log, so bytes that are missing between two sound entries show.
+
+Those who read whole segments read many entries at once: the ones that are sound and follow each
+other by number. `headwater.native.machine_entries` is the compiled twin of that.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.format.crc32c import crc32c
 from headwater.format.layout import Field, Layout
+from headwater.native import compiled
 
 MAGIC: Final = 0x574C4F47
 MAGIC_BYTES: Final = MAGIC.to_bytes(4, "big")
@@ -181,3 +185,61 @@ def is_newer(buffer: bytes, at: int, end: int) -> bool:
         return False
     _, kind_code, flags, reserved, _, _, _ = _unpack(buffer, at)
     return kind_code not in _TYPES or bool(reserved) or bool(flags & ~KNOWN_FLAGS)
+
+
+RUN_ENTRIES_MAX: Final = 4_096
+"""In one run: what their payloads take in memory beside the segment is bounded."""
+_KINDS: Final = tuple(EntryType)
+_native: Final = compiled("machine_entries")
+
+
+class EntryRun(NamedTuple):
+    first: int
+    """Number of the first one."""
+    whole: int
+    """So many of them, from the first on, are in batches that end among them."""
+    end: int
+    """Behind the last one."""
+    kinds: list[EntryType]
+    offsets: list[int]
+    """Where each begins."""
+    payloads: list[bytes]
+
+    def behind(self, count: int) -> EntryRun:
+        """Without the first ones."""
+        kinds, offsets, payloads = self.kinds[count:], self.offsets[count:], self.payloads[count:]
+        whole = max(self.whole - count, 0)
+        return EntryRun(self.first + count, whole, self.end, kinds, offsets, payloads)
+
+
+def read_run(buffer: bytes, at: int, limit: int = RUN_ENTRIES_MAX) -> EntryRun:
+    """Entries from `at` on, so many at most; without any where no sound entry begins."""
+    if _native is not None:
+        run = _native.read_run(buffer, at, limit, _KINDS)
+        if run is not None:
+            return EntryRun(*run)
+    return _read_run(buffer, at, limit)
+
+
+def _read_run(buffer: bytes, at: int, limit: int) -> EntryRun:
+    first = whole = 0
+    kinds: list[EntryType] = []
+    offsets: list[int] = []
+    payloads: list[bytes] = []
+    end = len(buffer)
+    while len(kinds) < limit:
+        try:
+            entry = decode_entry(buffer, at, end)
+        except FormatError:
+            break
+        if not kinds:
+            first = entry.sequence
+        elif entry.sequence != first + len(kinds):
+            break
+        kinds.append(entry.kind)
+        offsets.append(at)
+        payloads.append(entry.payload)
+        if not entry.more:
+            whole = len(kinds)
+        at += entry.size
+    return EntryRun(first, whole, at, kinds, offsets, payloads)

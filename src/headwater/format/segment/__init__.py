@@ -23,30 +23,28 @@ from headwater.format.segment.frame import (
     segment_frame_size,
 )
 from headwater.format.segment.identity import (
+    SEQ_MAX,
     Identity,
+    SegmentFile,
+    SegmentPart,
     checksum_span,
+    deleted_directory_name,
     first_checksum,
     identity_of,
     identity_with_salt,
-    salt_of,
-    seqs_of_shift,
-    shared_shift,
-    shift_of_seqs,
-    topic_of_shift,
-    unpack_identity,
-)
-from headwater.format.segment.names import (
-    SEQ_MAX,
-    SegmentFile,
-    SegmentPart,
-    deleted_directory_name,
     parse_deleted_directory_name,
     parse_segment_file,
     parse_segment_name,
     parse_topic_directory_name,
+    salt_of,
     segment_file_name,
     segment_name,
+    seqs_of_shift,
+    shared_shift,
+    shift_of_seqs,
     topic_directory_name,
+    topic_of_shift,
+    unpack_identity,
 )
 from headwater.format.segment.run import SEGMENT_BYTES_MAX, WalSlice, compact_run, encode_run
 from headwater.format.segment.verify import (

@@ -27,12 +27,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from headwater.core.units import US_PER_MS
-from headwater.model.queue.delays import Delays
-from headwater.model.queue.grant import Deadlines, Grant
+from headwater.model.queue.grant import Claims, Deadlines, ExhaustedJob, Grant, Verdict, judge
 from headwater.model.queue.held import Held
-from headwater.model.queue.keys import FifoKeys
 from headwater.model.queue.live_jobs import LiveSeqs, next_live
-from headwater.model.queue.verdict import Claims, ExhaustedJob, Verdict, judge
+from headwater.model.queue.waiting import Delays, FifoKeys
 
 DRAW_SLOTS_MAX: Final = 16_384
 """Seqs one draw passes at most; for more the caller draws again."""

@@ -31,9 +31,13 @@ from headwater.format.machines.bodies import decode_payload
 from headwater.format.machines.entry import EntryType
 from headwater.model.machines.definition import Definition, parse_definition
 from headwater.model.machines.errors import MachineError
-from headwater.model.machines.instance import Instance
-from headwater.model.machines.instance_changes import created_instance, replayed_event
-from headwater.model.machines.remembered import RememberedAnswer, remembered_of
+from headwater.model.machines.instance import (
+    Instance,
+    RememberedAnswer,
+    created_instance,
+    remembered_of,
+    replayed_event,
+)
 from headwater.model.machines.values import object_of
 
 

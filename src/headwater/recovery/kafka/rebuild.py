@@ -42,8 +42,7 @@ from headwater.format.kafka.events import (
     TopicMadeEvent,
     decode_event,
 )
-from headwater.format.kafka.names import index_name, log_name
-from headwater.format.kafka.partition_names import partition_name
+from headwater.format.kafka.names import index_name, log_name, partition_name
 from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.history.kafka import is_own, own_runs
 from headwater.recovery.kafka.survey import KafkaSurvey, SegmentScan

@@ -17,8 +17,7 @@ from typing import Final
 
 from headwater.core.errors import DamageError, FormatError
 from headwater.disk import Disk
-from headwater.format.machines.entry import HEADER_BYTES, EntryType, sequence_in
-from headwater.format.machines.entry_run import EntryRun, read_run
+from headwater.format.machines.entry import HEADER_BYTES, EntryRun, EntryType, read_run, sequence_in
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.recovery.finding import Action
 from headwater.recovery.machines.judge import BadStretch

@@ -18,8 +18,14 @@ from headwater.format.machines.bodies import (
     decode_payload,
     witness_of,
 )
-from headwater.format.machines.entry import MAGIC_BYTES, EntryType, decode_entry, is_newer
-from headwater.format.machines.entry_run import EntryRun, read_run
+from headwater.format.machines.entry import (
+    MAGIC_BYTES,
+    EntryRun,
+    EntryType,
+    decode_entry,
+    is_newer,
+    read_run,
+)
 from headwater.format.machines.names import global_offset
 from headwater.recovery.history.machines import InstanceChains, empties
 from headwater.recovery.repair import used_bytes

@@ -23,7 +23,7 @@ from headwater.format.machines.current import (
     decode_fed,
     decode_machine_current,
 )
-from headwater.format.machines.history_file import HistoryFile
+from headwater.format.machines.history import HistoryFile
 from headwater.format.machines.names import (
     FED_NAME,
     HISTORY_DIRECTORY,

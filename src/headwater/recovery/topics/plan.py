@@ -13,9 +13,8 @@ from typing import ClassVar, Final
 
 from headwater.core.errors import InvariantError, RequestError
 from headwater.disk import Disk, replace_file, sync_names
-from headwater.format.current import Current, encode_current
+from headwater.format.log_state import Current, Repairs, Skip, encode_current, encode_repairs
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME
-from headwater.format.repairs import Repairs, Skip, encode_repairs
 from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
 from headwater.recovery.repair import keep_copy, move_to_quarantine
 from headwater.recovery.topics.report import report_on

@@ -22,8 +22,7 @@ from headwater.recovery.topics.scan import FileScan
 from headwater.recovery.topics.survey import ShardSurvey
 from headwater.recovery.topics.table import FileVerdict
 from headwater.store.pair import with_file
-from headwater.wal.dialect import NO_ROOM
-from headwater.wal.position import LogPosition, OpenFile
+from headwater.wal.dialect import NO_ROOM, LogPosition, OpenFile
 from headwater.wal.sharded import shard_directory
 
 LogIdSource = Callable[[], int]

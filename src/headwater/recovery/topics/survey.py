@@ -14,7 +14,14 @@ from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
 from headwater.disk import Disk, OpenMode, read_whole
-from headwater.format.current import CURRENT_BYTES_MAX, Current, decode_current
+from headwater.format.log_state import (
+    CURRENT_BYTES_MAX,
+    REPAIRS_BYTES_MAX,
+    Current,
+    Repairs,
+    decode_current,
+    decode_repairs,
+)
 from headwater.format.mark import MARK_BYTES, CommitMark, decode_mark
 from headwater.format.names import (
     CURRENT_NAME,
@@ -25,7 +32,6 @@ from headwater.format.names import (
     parse_wal_file_name,
     wal_file_name,
 )
-from headwater.format.repairs import REPAIRS_BYTES_MAX, Repairs, decode_repairs
 from headwater.recovery.directory import access_error, list_directory, sort_names
 from headwater.recovery.topics.scan import (
     NOTHING_COVERED,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from headwater.engine.engine import Engine
-from headwater.model.retention_hold import HoldOwner, RetentionHold
+from headwater.model.retention import HoldOwner, RetentionHold
 from headwater.observe.metrics import Sample
 from headwater.server.machines.webhooks import Webhooks
 from headwater.wire.status_answers import GapSeen, HoldSeen

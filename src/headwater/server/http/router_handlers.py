@@ -21,7 +21,7 @@ from headwater.core.errors import (
 from headwater.core.results import RouterState
 from headwater.engine.routers.operations import delete_router_operation, put_router_operation
 from headwater.engine.state.topic import Router
-from headwater.model.router.definition import check_router_name
+from headwater.model.router import check_router_name
 from headwater.server.access.keys import ApiKey
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange

@@ -15,7 +15,7 @@ from headwater.engine.partition import Partition
 from headwater.engine.queues.claims import Queues
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.operations import create_operation, delete_operation, drop_operation
-from headwater.model.priority import base_priority
+from headwater.model.scheduler import base_priority
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.backend import Backend, refuse_partitions
 from headwater.server.http.exchange import Exchange

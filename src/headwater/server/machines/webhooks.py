@@ -48,7 +48,7 @@ from headwater.engine.state.parts import Part
 from headwater.engine.state.retention_holds import Hold, RetentionHolds
 from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, global_offset
 from headwater.model.machines.definition import check_machine_name
-from headwater.model.retention_hold import HoldOwner
+from headwater.model.retention import HoldOwner
 from headwater.server.machines.transition_follower import TransitionFeed, TransitionFollower
 
 if TYPE_CHECKING:

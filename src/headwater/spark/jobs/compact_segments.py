@@ -24,7 +24,7 @@ from headwater.format.segment import (
     index_flags,
     salt_of,
 )
-from headwater.store import rewrite
+from headwater.store import reclaim
 from headwater.store.cold_index import cold_end
 from headwater.store.failures import file_work
 from headwater.store.object_store import open_cold_tier
@@ -120,12 +120,12 @@ def compact_segment(disk: Disk, task: ColdSegment) -> CompactedSegment:
 def _rewrite(disk: Disk, files: TopicFiles, segment: Segment, entries: Entries) -> Segment:
     """Into the hot directory. The cold copy stays: its name says where the segment belongs."""
     whole = files.read(segment, segment.first_seq, segment.end_seq, entries)
-    data, compacted = rewrite.compact(segment, entries, whole)
+    data, compacted = reclaim.compact(segment, entries, whole)
     directory = TopicDirectory(disk, files.directory)
-    renewed = rewrite.identify(directory, segment, data, compacted)
+    renewed = reclaim.identify(directory, segment, data, compacted)
     with file_work(files.directory):
-        rewrite.prepare(directory, segment, data, compacted.tobytes())
-        return rewrite.swap(directory, renewed, len(data))
+        reclaim.prepare(directory, segment, data, compacted.tobytes())
+        return reclaim.swap(directory, renewed, len(data))
 
 
 def _refused(task: ColdSegment, reason: str) -> CompactedSegment:

@@ -42,10 +42,10 @@ from headwater.store.verify import (
     TopicSegmentCheck,
     VerifyFault,
     check_names,
+    verify_cold_segment,
     verify_continuity,
     verify_segment,
 )
-from headwater.store.verify_cold import verify_cold_segment
 
 UNKNOWN: Final = "not a name this software gives"
 

@@ -14,8 +14,8 @@ import numpy
 
 from headwater.core.errors import StorageError
 from headwater.format.kafka.batch import BatchError
-from headwater.format.kafka.batch_frames import BatchFrames
-from headwater.format.kafka.partition_names import parse_partition_name
+from headwater.format.kafka.mapping import BatchFrames
+from headwater.format.kafka.names import parse_partition_name
 from headwater.model.loss import Loss
 from headwater.recovery.kafka.topics import SeenTopics
 from headwater.recovery.kafka.view import KafkaView, OwnedBatches, scan_topics

@@ -16,8 +16,7 @@ import numpy
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import DataLossError
 from headwater.disk import Disk, PosixDisk
-from headwater.format.kafka.names import KAFKA_DIRECTORY
-from headwater.format.kafka.partition_names import parse_partition_name, partition_name
+from headwater.format.kafka.names import KAFKA_DIRECTORY, parse_partition_name, partition_name
 from headwater.recovery.history.kafka import first_offset
 from headwater.recovery.kafka.topics import SeenTopic
 from headwater.recovery.kafka.view import KafkaView, OwnedBatches, SeenSegment

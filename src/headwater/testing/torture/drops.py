@@ -9,7 +9,6 @@ from functools import partial
 from random import Random
 from typing import Final
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import (
     HttpClient,
@@ -18,6 +17,7 @@ from headwater.testing.torture.http_client import (
     topic_path,
 )
 from headwater.testing.torture.outcome import End, RunOutcome
+from headwater.testing.torture.reading import read_topic
 from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger, TopicReading
 from headwater.testing.torture.topics import body_of, resolve_write
 
@@ -155,7 +155,7 @@ class DropActor(Actor):
             reading: TopicReading | None = None
             answer = client.get(topic_path(name.name, "?touch=false"))
             if answer.is_ok:
-                reading = topic_reading.read_topic(client, name.name)
+                reading = read_topic(client, name.name)
             elif answer.status != NOT_FOUND:
                 raise NoReplyError(f"{name.name}: {answer}")
             if name.generations or reading is not None:

@@ -13,9 +13,9 @@ import time
 from random import Random
 from typing import Final
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import NoReplyError, topic_path
+from headwater.testing.torture.reading import read_topic
 from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger, record_data
 
 TOPIC: Final = "e-embedded"
@@ -86,7 +86,7 @@ class EmbeddedActor(Actor):
 
     def check(self, check: LedgerCheck) -> None:
         client = check.client()
-        reading = topic_reading.read_topic(client, TOPIC)
+        reading = read_topic(client, TOPIC)
         check.report(TOPIC, self.ledger.check(reading, check.end))
         client.close()
 

@@ -25,11 +25,11 @@ from confluent_kafka import Message as Delivered
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import HttpClient, NoReplyError, topic_path
 from headwater.testing.torture.kafka_ledger import KafkaLedger, Message, PartitionReading
 from headwater.testing.torture.outcome import End
+from headwater.testing.torture.reading import read_topic
 from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger, record_data
 
 ONCE: Final = "k-once"
@@ -303,7 +303,7 @@ class KafkaActor(Actor):
         client.close()
 
     def _check_native(self, check: LedgerCheck, client: HttpClient) -> None:
-        reading = topic_reading.read_topic(client, NATIVE)
+        reading = read_topic(client, NATIVE)
         check.report(NATIVE, self.native.check(reading, check.end))
         check.load.tally.add("messages compared", len(reading.records))
 

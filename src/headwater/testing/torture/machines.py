@@ -11,7 +11,6 @@ from random import Random
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import HttpClient, HttpReply, NoReplyError, NotSentError
 from headwater.testing.torture.machine_ledger import (
@@ -25,6 +24,7 @@ from headwater.testing.torture.machine_ledger import (
     RepeatableRequest,
 )
 from headwater.testing.torture.rcpx_client import MachineReply, RcpxClient
+from headwater.testing.torture.reading import diff, gap_of
 
 TRANSITIONS: Final = "machines:transitions"
 TRANSITIONS_S: Final = 30.0
@@ -35,7 +35,7 @@ PAUSE_S: Final = 0.006
 
 
 if TYPE_CHECKING:
-    from headwater.testing.torture.published_client import PublishedCaller
+    from headwater.testing.torture.rcpx_client import PublishedCaller
 
 
 class MachineCaller(Protocol):
@@ -157,7 +157,7 @@ class MachineActor(Actor):
         }
         if find_spec("rstmdb") is not None:
             # Late: it is not among what Headwater needs.
-            from headwater.testing.torture.published_client import PublishedCaller
+            from headwater.testing.torture.rcpx_client import PublishedCaller
 
             callers["published"] = Published(PublishedCaller(load.ports.rcpx))
         for name, caller in callers.items():
@@ -331,19 +331,19 @@ class MachineActor(Actor):
         gaps = []
         cursor = 0
         while len(seen) < self.ledger.transitions_expected() and time.monotonic() < until:
-            answer = topic_reading.diff(client, TRANSITIONS, cursor, wait_ms=200)
+            answer = diff(client, TRANSITIONS, cursor, wait_ms=200)
             if answer.status == 404:
                 time.sleep(AWAY_PAUSE_S)
                 continue
             if not answer.is_ok:
                 raise NoReplyError(f"diff of {TRANSITIONS}: {answer}")
-            gap = topic_reading.gap_of(answer.body)
+            gap = gap_of(answer.body)
             if gap is not None:
                 gaps.append(f"I6: {gap} among the transitions")
             seen += [record["data"] for record in answer.body["records"]]
             cursor = int(answer.body["next_from_seq"])
         # Anything more than that?
-        answer = topic_reading.diff(client, TRANSITIONS, cursor, wait_ms=300)
+        answer = diff(client, TRANSITIONS, cursor, wait_ms=300)
         if answer.is_ok:
             seen += [record["data"] for record in answer.body["records"]]
         return gaps + self.ledger.check_transitions(seen)

@@ -1,18 +1,32 @@
-"""Queues over HTTP: producers, and workers that ack, give back, hold longer, or forget jobs."""
+"""Queues over HTTP: producers, and workers that ack, give back, hold longer, or forget jobs.
+
+The ledger has what the server answered workers: who holds which job until when, and what was acked.
+The jobs themselves are a topic (`TopicLedger`): an ack takes a record away. What is added here:
+
+- a job whose ack was answered is never delivered again
+- a job is with one worker at a time: two leases that were certainly valid at one moment are wrong
+- the number of a lease grows with every claim of a job, restarts included
+- an ack by the holder, answered in time, is not skipped
+- of a fifo queue, the jobs of a tag come one at a time and in order
+
+Every lease has two bounds: it is valid at least from the answer to its claim until `lease_ms` after
+the claim was sent. What lies outside is not judged.
+"""
 
 from __future__ import annotations
 
 import http.client
 import itertools
 import json
+import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any, Final
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import (
     HttpClient,
@@ -22,10 +36,129 @@ from headwater.testing.torture.http_client import (
     topic_path,
 )
 from headwater.testing.torture.outcome import RunOutcome
-from headwater.testing.torture.queue_ledger import Lease, QueueLedger
-from headwater.testing.torture.sse import events
-from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger
+from headwater.testing.torture.reading import diff, events, read_topic, stored
+from headwater.testing.torture.topic_ledger import LedgerWrite, Stored, TopicLedger, shortened
 from headwater.testing.torture.topics import body_of, resolve_write
+
+
+@dataclass(slots=True)
+class Lease:
+    seq: int
+    node: str
+    lease_id: int
+    deliveries: int
+    sent_at: float
+    answered_at: float
+    lease_s: float
+    tag: str | None = None
+    is_pushed: bool = False
+    """It lives with a connection, which a server that stops may end at any time."""
+    is_released: bool = False
+    """Its holder has asked to give it back, or to ack it: from then on nothing is certain."""
+
+    @property
+    def valid_until(self) -> float:
+        return self.sent_at + self.lease_s
+
+
+class QueueLedger:
+    def __init__(self, topic: TopicLedger, max_deliveries: int = 0, *, is_fifo: bool) -> None:
+        self.topic = topic
+        self._max_deliveries = max_deliveries
+        self._is_fifo = is_fifo
+        self._leases: dict[int, Lease] = {}
+        """The newest of each job, of this run of the server."""
+        self._of_tag: dict[str | None, Lease] = {}
+        self._numbers: dict[int, tuple[int, float]] = {}
+        """The number of a job's newest lease, and when it was claimed."""
+        self.delivered: dict[int, Stored] = {}
+        self.is_server_leaving: Callable[[], bool] = lambda: False
+        self._wrong: list[str] = []
+        self._lock = threading.Lock()
+
+    def restart(self) -> None:
+        """The server was started again: leases of before say nothing about now."""
+        with self._lock:
+            self._leases.clear()
+            self._of_tag.clear()
+
+    def lose_power(self, since: float) -> None:
+        with self._lock:
+            self._numbers.clear()
+            self.delivered.clear()
+        self.topic.lose_power(since, since)
+
+    def claimed(self, lease: Lease, job: Stored) -> None:
+        """A worker was given a job."""
+        with self._lock:
+            self._wrong += self._claim_findings(lease, job)
+            self._leases[lease.seq] = lease
+            self._of_tag[lease.tag] = lease
+            self._numbers[lease.seq] = lease.lease_id, lease.answered_at
+            self.delivered[lease.seq] = job
+
+    def _claim_findings(self, lease: Lease, job: Stored) -> list[str]:
+        wrong = []
+        removal = self.topic.removal(lease.seq)
+        if removal is not None and removal[0] is RunOutcome.ACKED and removal[1] < lease.sent_at:
+            wrong.append(f"I8: job {lease.seq} was acked, and delivered again to {lease.node}")
+        known = self.delivered.get(lease.seq)
+        if known is not None and known != job:
+            wrong.append(f"I1: job {lease.seq} was {known} and is {job}")
+        number, claimed_at = self._numbers.get(lease.seq, (0, 0.0))
+        # Answers to two claims may be read in another order than they were given.
+        if lease.lease_id <= number and claimed_at < lease.sent_at:
+            wrong.append(f"lease: job {lease.seq} has number {lease.lease_id}, it had {number}")
+        if 0 < self._max_deliveries < lease.deliveries:
+            wrong.append(f"lease: job {lease.seq} was delivered {lease.deliveries} times")
+        other = self._leases.get(lease.seq)
+        if other is not None and self._overlap(other, lease):
+            wrong.append(f"lease: job {lease.seq} is with two workers: {other} and {lease}")
+        if self._is_fifo and lease.tag is not None:
+            wrong += self._order_findings(lease)
+        return wrong
+
+    def _order_findings(self, lease: Lease) -> list[str]:
+        other = self._of_tag.get(lease.tag)
+        if other is not None and other.seq != lease.seq and self._overlap(other, lease):
+            return [f"fifo: two jobs of tag {lease.tag} are out: {other} and {lease}"]
+        before = self.topic.first_of_tag(lease.tag)
+        if before is not None and before < lease.seq:
+            return [f"fifo: job {lease.seq} of tag {lease.tag} came before {before}"]
+        return []
+
+    def _overlap(self, first: Lease, second: Lease) -> bool:
+        return (
+            not first.is_released
+            and not (first.is_pushed and self.is_server_leaving())
+            and second.sent_at > first.answered_at
+            and second.answered_at < first.valid_until
+        )
+
+    def release(self, lease: Lease) -> None:
+        """Before its holder asks for anything that may end it."""
+        with self._lock:
+            lease.is_released = True
+
+    def extended(self, lease: Lease, sent_at: float, lease_s: float) -> None:
+        with self._lock:
+            lease.sent_at, lease.lease_s = sent_at, lease_s
+
+    def resolve_ack(self, lease: Lease, *, is_skipped: bool, at: float) -> None:
+        if not is_skipped:
+            self.topic.remove(lease.seq, RunOutcome.ACKED, at)
+            return
+        self.topic.keep(lease.seq)
+        if at < lease.valid_until:
+            with self._lock:
+                self._wrong.append(f"lease: the holder's ack in time was skipped: {lease}")
+
+    def findings(self) -> list[str]:
+        """What was wrong with answers since the last time."""
+        with self._lock:
+            wrong, self._wrong = self._wrong, []
+        return shortened(wrong)
+
 
 DEAD_LETTERS: Final = "q-dead"
 WEEK_MS: Final = 604_800_000
@@ -187,7 +320,7 @@ class QueueActor(Actor):
                     is_pushed=True,
                 )
                 held.append(lease)
-                ledger.claimed(lease, topic_reading.stored(job))
+                ledger.claimed(lease, stored(job))
                 load.tally.add("jobs pushed")
                 if random.random() < 0.9:
                     self._ack(load, kind, lease, client)
@@ -221,7 +354,7 @@ class QueueActor(Actor):
                 lease_ms / 1_000,
                 job.get("$tag"),
             )
-            ledger.claimed(lease, topic_reading.stored(job))
+            ledger.claimed(lease, stored(job))
             leases.append(lease)
         load.tally.add("jobs delivered", len(leases))
         return leases
@@ -277,7 +410,7 @@ class QueueActor(Actor):
                 if removal is not None and removal[0] is RunOutcome.ACKED:
                     check.report(kind.name, [f"I8: job {seq} was acked and is a dead letter"])
                 ledger.topic.remove(seq, RunOutcome.UNKNOWN, 0.0)
-            reading = topic_reading.read_topic(client, kind.name)
+            reading = read_topic(client, kind.name)
             check.report(kind.name, ledger.topic.check(reading, check.end))
             check.report(kind.name, ledger.findings())
             check.load.tally.add("jobs compared", len(reading.records))
@@ -297,7 +430,7 @@ class QueueActor(Actor):
         dead_letters: Counter[tuple[str, int]] = Counter()
         cursor = 0
         while True:
-            answer = topic_reading.diff(client, DEAD_LETTERS, cursor)
+            answer = diff(client, DEAD_LETTERS, cursor)
             if not answer.is_ok:
                 raise NoReplyError(f"diff of {DEAD_LETTERS}: {answer}")
             for record in answer.body["records"]:

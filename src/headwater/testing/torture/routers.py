@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import AWAY_PAUSE_S, LedgerCheck, Load
 from headwater.testing.torture.http_client import HttpClient, NoReplyError, topic_path
+from headwater.testing.torture.reading import read_topic
 from headwater.testing.torture.topic_ledger import Key, Stored, shortened
 from headwater.testing.torture.topics import TopicActor, WriteKind
 
@@ -67,10 +67,10 @@ class RouterActor(TopicActor):
     def check(self, check: LedgerCheck) -> None:
         super().check(check)
         client = check.client()
-        contents = {SOURCE.name: topic_reading.read_topic(client, SOURCE.name).records}
+        contents = {SOURCE.name: read_topic(client, SOURCE.name).records}
         for router in ROUTERS:
             self._wait_until_caught_up(client, check, router)
-            copies = topic_reading.read_topic(client, router.dest).records
+            copies = read_topic(client, router.dest).records
             contents[router.dest] = copies
             originals = [
                 each

@@ -16,10 +16,9 @@ from typing import Any, Final
 from websockets.exceptions import WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Load
 from headwater.testing.torture.http_client import NoReplyError, NotSentError
-from headwater.testing.torture.sse import events
+from headwater.testing.torture.reading import events, stored_all
 from headwater.testing.torture.topic_ledger import Followed, LedgerWrite, SeenGap
 from headwater.testing.torture.topics import TAGS, TopicActor, WriteKind, body_of
 
@@ -93,7 +92,7 @@ class Streams(TopicActor):
             gaps = [SeenGap(int(said["gap_from"]), int(said["gap_to"]), str(said["reason"]))]
             to_seq = int(said["gap_to"])
         else:
-            records = topic_reading.stored_all(said["records"])
+            records = stored_all(said["records"])
             to_seq = int(said["to_seq"])
         followed = Followed(cursor, max(to_seq, cursor), records, gaps, time.monotonic())
         self.ledgers[kind.name].follow(followed)

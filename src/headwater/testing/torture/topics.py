@@ -9,7 +9,6 @@ from functools import partial
 from random import Random
 from typing import Any, Final
 
-from headwater.testing.torture import topic_reading
 from headwater.testing.torture.actor import Actor, LedgerCheck, Load
 from headwater.testing.torture.http_client import (
     HttpClient,
@@ -19,6 +18,7 @@ from headwater.testing.torture.http_client import (
     topic_path,
 )
 from headwater.testing.torture.outcome import RunOutcome
+from headwater.testing.torture.reading import diff, gap_of, read_topic, stored_all
 from headwater.testing.torture.topic_ledger import Followed, LedgerWrite, TopicLedger, record_data
 
 DISK_CLASS_GRACE_S: Final = 5.0
@@ -102,7 +102,7 @@ class TopicActor(Actor):
         client = check.client()
         for kind in self._kinds:
             ledger = self.ledgers[kind.name]
-            reading = topic_reading.read_topic(client, kind.name)
+            reading = read_topic(client, kind.name)
             check.report(kind.name, ledger.check(reading, check.end))
             check.load.tally.add("records compared", len(reading.records))
             if kind.has_keys and not check.is_last:
@@ -192,15 +192,15 @@ class TopicActor(Actor):
         cursor = self._cursors.get(kind.name, 0)
         if random.random() < 0.05:
             cursor = 0
-        answer = topic_reading.diff(
+        answer = diff(
             client, kind.name, cursor, random.choice((1, 50, 1000)), random.choice((0, 0, 50))
         )
         if not answer.is_ok:
             return
-        gap = topic_reading.gap_of(answer.body)
+        gap = gap_of(answer.body)
         if gap is not None and gap.reason == "recreated":
             load.errors.append(f"{kind.name}: {gap}, cursor {cursor}")
-        records = topic_reading.stored_all(answer.body["records"])
+        records = stored_all(answer.body["records"])
         to_seq = int(answer.body["next_from_seq"])
         gaps = [] if gap is None else [gap]
         self.ledgers[kind.name].follow(Followed(cursor, to_seq, records, gaps, time.monotonic()))

@@ -9,8 +9,7 @@ import pytest
 
 from headwater.core.errors import DiskFullError
 from headwater.testing import FakeDisk
-from headwater.testing.fault_disk import FaultDisk
-from headwater.testing.faults import Fault, Verb
+from headwater.testing.fault_disk import Fault, FaultDisk, Verb
 from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
 
 UNCACHED = replace(SMALL_KAFKA, cache_bytes=0)

@@ -24,7 +24,7 @@ from headwater.format.kafka.entry import (
 from headwater.format.kafka.events import INTERNAL_KEY
 from headwater.observe.tracing import Spans
 from headwater.testing import FakeDisk, FaultDisk, Verb
-from headwater.wal.groups import QueuedGroups
+from headwater.wal.queue import QueuedGroups
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, SMALL_KAFKA, KafkaLife, batch_of
 
 

@@ -15,8 +15,7 @@ from headwater.format.kafka.names import SPARE_NAME
 from headwater.server.kafka.failures import code_of
 from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.testing import FakeDisk
-from headwater.testing.fault_disk import FaultDisk
-from headwater.testing.faults import Fault, Verb
+from headwater.testing.fault_disk import Fault, FaultDisk, Verb
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KAFKA, SMALL_KAFKA, KafkaLife, batch_of
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headwater.model.machines.remembered import REMEMBERED_BYTES
+from headwater.model.machines.instance import REMEMBERED_BYTES
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.machines import ORDER, SMALL, SteppedStore, new_disk
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headwater.engine.state.retention_holds import RetentionHolds
-from headwater.model.retention_hold import EVERYTHING, MACHINES_LOG, HoldOwner
+from headwater.model.retention import EVERYTHING, MACHINES_LOG, HoldOwner
 from headwater.testing import ManualClock
 
 

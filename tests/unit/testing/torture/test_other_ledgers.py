@@ -11,7 +11,7 @@ from headwater.testing.torture.machine_ledger import (
     MachineLedger,
 )
 from headwater.testing.torture.outcome import RunOutcome
-from headwater.testing.torture.queue_ledger import Lease, QueueLedger
+from headwater.testing.torture.queues import Lease, QueueLedger
 from headwater.testing.torture.routers import copy_findings
 from headwater.testing.torture.topic_ledger import (
     LedgerWrite,

@@ -1,4 +1,9 @@
-"""Retention holds: which consumers still need old log, and what may be deleted in spite of it.
+"""Retention: the time by which records expire, and which consumers still need old log.
+
+The clock follows the wall clock, but never in leaps: a wall clock that is set wrong by years must
+not delete everything at once. It never goes back, and goes forward at most twice as fast as time
+really passes. After a leap it walks, so that there is time to notice; after a step back it stands
+until the wall clock has come up to it.
 
 A hold whose position is not known yet holds everything. A hold with a limit gives way when its
 owner is further behind than that; the owner then gets a gap in place of what was deleted (I9),
@@ -11,6 +16,29 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+from headwater.core.units import US_PER_MS
+
+PACE_MAX: Final = 2
+"""Retention milliseconds for each real one, at most."""
+
+
+class RetentionClock:
+    __slots__ = ("_monotonic_us", "_now_us")
+
+    def __init__(self, wall_ms: int, monotonic_us: int) -> None:
+        self._now_us = wall_ms * US_PER_MS
+        self._monotonic_us = monotonic_us
+
+    def now_ms(self, wall_ms: int, monotonic_us: int) -> int:
+        """The time for retention, given what the two clocks say now."""
+        passed_us = max(monotonic_us - self._monotonic_us, 0)
+        self._monotonic_us = max(monotonic_us, self._monotonic_us)
+        ahead_us = wall_ms * US_PER_MS - self._now_us
+        if ahead_us > 0:
+            self._now_us += min(ahead_us, passed_us * PACE_MAX)
+        return self._now_us // US_PER_MS
+
 
 EVERYTHING: Final = 0
 """The floor while a consumer's position is not known: nothing may be deleted."""

@@ -1,11 +1,13 @@
-"""Reading topics over HTTP: everything of one, or a stretch behind a cursor."""
+"""Reading topics over HTTP: everything, a stretch behind a cursor, and server-sent events."""
 
 from __future__ import annotations
 
+import http.client
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from headwater.testing.torture.actor import Load
 from headwater.testing.torture.http_client import HttpClient, HttpReply, NoReplyError, topic_path
 from headwater.testing.torture.topic_ledger import SeenGap, Stored, TopicReading
 
@@ -58,3 +60,22 @@ def read_topic(client: HttpClient, topic: str) -> TopicReading:
 
 def stored_all(records: Iterable[Mapping[str, Any]]) -> list[Stored]:
     return [stored(each) for each in records]
+
+
+def events(load: Load, response: http.client.HTTPResponse) -> Iterator[tuple[str, str]]:
+    """Names and data of events until the load or the stream ends."""
+    name = ""
+    data: list[str] = []
+    while not load.stop.is_set():
+        line = response.readline()
+        if not line:
+            return
+        text = line.decode().rstrip("\r\n")
+        if not text:
+            if name:
+                yield name, "\n".join(data)
+            name, data = "", []
+        elif text.startswith("event: "):
+            name = text[7:]
+        elif text.startswith("data: "):
+            data.append(text[6:])
