@@ -9,7 +9,7 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -20,8 +20,11 @@ from headwater.core.memory import keep_freed_memory
 from headwater.core.version import __version__
 from headwater.disk import PosixDisk, replace_file
 from headwater.engine.engine import Engine
-from headwater.server.metrics_listener import MetricsListener
+from headwater.server import metrics_listener
 from headwater.server.server import Server
+
+if TYPE_CHECKING:
+    from headwater.server.metrics_listener import MetricsListener
 
 PROGRESS_EVERY_S = 0.1
 SILENT_S = 1.0
@@ -58,7 +61,9 @@ class ServerRun:
         )
         self._metrics: MetricsListener | None = None
         if settings.server.metrics_port is not None:
-            self._metrics = MetricsListener(self._server, settings.server.metrics_port)
+            self._metrics = metrics_listener.MetricsListener(
+                self._server, settings.server.metrics_port
+            )
 
     async def run(self) -> None:
         settings = self._settings

@@ -48,6 +48,12 @@ def late_modules(package: str, names: Iterable[str]) -> Callable[[str], object]:
     return get
 
 
+def load(*modules: ModuleType) -> None:
+    """Now, for a thread that may wait: a late module that is used by an event loop stops it."""
+    for module in modules:
+        import_module(module.__name__)
+
+
 class LateModule(ModuleType):
     """Stands for a module in whoever imported it before it was loaded. Threads that come at the
     same time wait for each other at the lock of the import."""

@@ -13,3 +13,8 @@ pipeline's jobs, which those leave in a directory beside the data (`engine.repor
 Handlers run on the loop thread; reading reports waits for files, so it is an operation. Start
 reading at `files.web_files`.
 """
+
+from headwater.core.late_names import late_modules
+
+# Loaded by the first page of it.
+__getattr__ = late_modules(__name__, ("routes",))

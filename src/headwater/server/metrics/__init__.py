@@ -16,3 +16,8 @@ configured.
 Samples are read on the loop thread, as the owner of the state. Names, labels and help texts of all
 metrics are in `observe.metrics`. Start reading at `samples.Scrape`.
 """
+
+from headwater.core.late_names import late_modules
+
+# Loaded by the first scrape.
+__getattr__ = late_modules(__name__, ("routes",))

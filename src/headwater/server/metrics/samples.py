@@ -13,7 +13,7 @@ from headwater.server.backend import Backend
 from headwater.server.health.damage import damaged_records, ledgers_of
 from headwater.server.health.overview import Overview
 from headwater.server.health.retention import retention_samples
-from headwater.server.kafka.metrics import kafka_samples
+from headwater.server.kafka import metrics as kafka_metrics
 from headwater.server.metrics.machine_samples import machine_samples
 
 if TYPE_CHECKING:
@@ -51,13 +51,13 @@ class Scrape:
                 samples += self._machine_clients()
             samples += machine_samples(engine, key)
         if kafka.endpoint is not None and kafka.store is not None:
-            samples += kafka_samples(kafka.endpoint, kafka.store, key)
+            samples += kafka_metrics.kafka_samples(kafka.endpoint, kafka.store, key)
         return samples
 
     def _machine_clients(self) -> list[Sample]:
         rcpx, deliveries = self._rcpx, self._overview.webhooks.deliveries
         return [
-            Sample("rcpx_connections", 0 if rcpx is None else len(rcpx.connections)),
+            Sample("rcpx_connections", 0 if rcpx is None else rcpx.open_connections),
             Sample("webhook_deliveries", sum(each.delivered for each in deliveries)),
             Sample("webhook_failures", sum(each.failures for each in deliveries)),
         ]

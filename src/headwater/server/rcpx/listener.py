@@ -1,20 +1,34 @@
-"""The RCPX port."""
+"""The RCPX port: bound at the start, its protocol loaded when the first client comes."""
 
 from __future__ import annotations
 
 import asyncio
 import ssl
+from functools import partial
+from typing import TYPE_CHECKING
 
+from headwater.config.server import LimitSettings
 from headwater.core.errors import AccessError
-from headwater.server.connection import Connections
+from headwater.core.late_names import load
+from headwater.server.access.access import Access
+from headwater.server.arrivals import Arrivals, MakeConnection
+from headwater.server.connection import Ports
+from headwater.server.machines.transition_follower import TransitionFeed
 from headwater.server.ports import BACKLOG, why_not
-from headwater.server.rcpx.connection import RcpxConnection
-from headwater.server.rcpx.endpoint import RcpxEndpoint
+from headwater.server.rcpx import connection, endpoint
+
+if TYPE_CHECKING:
+    from headwater.server.rcpx.endpoint import RcpxEndpoint
 
 
 class RcpxListener:
-    def __init__(self, endpoint: RcpxEndpoint) -> None:
-        self._endpoint = endpoint
+    def __init__(
+        self, ports: Ports, limits: LimitSettings, access: Access, feed: TransitionFeed
+    ) -> None:
+        self._ports, self._limits, self._access, self._feed = ports, limits, access, feed
+        self._arrivals = Arrivals(self._load, feed.log)
+        self._started_us = ports.clock.monotonic_us()
+        self._endpoint: RcpxEndpoint | None = None
         self._server: asyncio.Server | None = None
 
     @property
@@ -23,15 +37,15 @@ class RcpxListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     @property
-    def connections(self) -> Connections:
-        return self._endpoint.connections
+    def open_connections(self) -> int:
+        return 0 if self._endpoint is None else len(self._endpoint.connections)
 
     async def start(
         self, host: str, port: int, tls: ssl.SSLContext | None, handshake_s: float
     ) -> None:
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: RcpxConnection(self._endpoint),
+                self._arrivals.connect,
                 host,
                 port,
                 ssl=tls,
@@ -45,9 +59,22 @@ class RcpxListener:
                 advice="choose another --rcpx-port, 0 for a free one, or off",
             ) from error
 
+    async def _load(self) -> MakeConnection:
+        await asyncio.get_running_loop().run_in_executor(None, load, connection, endpoint)
+        self._endpoint = endpoint.RcpxEndpoint(
+            self._ports, self._limits, self._access, self._feed, self._started_us
+        )
+        return partial(connection.RcpxConnection, self._endpoint)
+
+    def check_deadlines(self) -> None:
+        if self._endpoint is not None:
+            self._endpoint.connections.check_deadlines()
+
     def close(self) -> None:
         if self._server is not None:
             self._server.close()
 
     async def drain(self) -> None:
-        await self._endpoint.drain()
+        await self._arrivals.close()
+        if self._endpoint is not None:
+            await self._endpoint.drain()
