@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from headwater.engine.machines import operations
 from headwater.engine.machines.drawing import svg as drawing_svg
 from headwater.engine.machines.drawing.picture import Picture
 from headwater.engine.machines.drawing.svg import svg
@@ -158,7 +157,7 @@ def test_an_idle_watch_tells_the_past_first_however_long_reading_it_takes(
         server.app.delivery.streams.heartbeat(server.app.clock.monotonic_us() + 3_600_000_000)
         return (yield from catch_up_operation(plan))
 
-    monkeypatch.setattr(operations, "catch_up_operation", slowly)
+    monkeypatch.setattr(f"{catch_up_operation.__module__}.catch_up_operation", slowly)
     with following(server, f"instance_id={name}&from_offset=0&idle_ms=1") as watch:
         assert next_event(watch, "transition")[1]["event"] == "PAY"
 
