@@ -10,7 +10,11 @@ from typing import Any
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability
 from headwater.disk import PosixDisk
-from headwater.format.control import IdempotencyEntry, encode_head_watermark, encode_idempotency
+from headwater.format.control_frames import (
+    IdempotencyEntry,
+    encode_head_watermark,
+    encode_idempotency,
+)
 from headwater.format.frame import Frame, FrameFlag, FrameType, encode_frame, join_data
 from headwater.recovery.topics.plan import apply_repairs, plan_repairs
 from headwater.recovery.topics.repair import recover

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from headwater.format.bodies import FRAME_BODIES
 from headwater.format.checksum import checksum64
+from headwater.format.control_frames import FRAME_BODIES
 from headwater.format.frame import (
     CHECKSUM_BYTES,
     FRAME,

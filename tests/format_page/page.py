@@ -12,10 +12,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from headwater.format.control import HEAD_WATERMARK, IDEMPOTENCY
+from headwater.format.control_frames import (
+    CHECKPOINT_ENTRY,
+    EVICT_WATERMARK,
+    HEAD_WATERMARK,
+    IDEMPOTENCY,
+    LEASE,
+    LEASE_KIND_MEANING,
+    ROUTER_MARK,
+    ROUTER_PLACES,
+    SEQ_CEILING,
+)
 from headwater.format.frame import FRAME, FRAME_BYTES_MIN, FRAME_TYPE_MEANING, FrameFlag
 from headwater.format.layout import Layout
-from headwater.format.lease_frames import LEASE, LEASE_KIND_MEANING
 from headwater.format.log_state import Current, Repairs, Skip, encode_current, encode_repairs
 from headwater.format.mark import COMMIT_MARK, FORMAT_VERSION, MARK_BYTES
 from headwater.format.names import (
@@ -30,10 +39,8 @@ from headwater.format.names import (
     shard_directory_name,
     wal_file_name,
 )
-from headwater.format.router_frames import ROUTER_MARK, ROUTER_PLACES, SEQ_CEILING
 from headwater.format.segment import SegmentFile, segment_file_name
 from headwater.format.snapshot import META_DIRECTORY, snapshot_name
-from headwater.format.topic_frames import CHECKPOINT_ENTRY, EVICT_WATERMARK
 from tests.format_page.example import example_hex, example_table
 from tests.format_page.kafka import KAFKA_PARTS
 from tests.format_page.machines import MACHINE_PARTS

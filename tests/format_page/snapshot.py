@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from headwater.format.backup import HEADING, HEADING_NAME, MANIFEST_NAME, BackupMember, BackupTopic
+from headwater.format.control_frames import RouterMeta
 from headwater.format.layout import Layout
 from headwater.format.names import WAL_DIRECTORY
-from headwater.format.router_frames import RouterMeta
 from headwater.format.snapshot import (
     META_DIRECTORY,
     SNAPSHOT_HEADER,

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from headwater.format.lease_frames import LeaseEvent, LeaseKind
+from headwater.format.control_frames import LeaseEvent, LeaseKind
 from headwater.model.index import SeqIndex
 from headwater.model.queue import LeaseHistory, QueueLeases, leases
 from headwater.model.queue.history import remember, resume

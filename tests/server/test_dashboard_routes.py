@@ -10,9 +10,9 @@ import pytest
 
 from headwater.disk import PosixDisk
 from headwater.engine.maintenance.reports import keep_report
-from headwater.server.dashboard.files import POLICY, web_files
+from headwater.server.dashboard import POLICY, web_files
+from headwater.server.health.overview import TOPICS_PER_SAMPLE, TopicTotals
 from headwater.server.health.status import percentile_us
-from headwater.server.health.topic_totals import TOPICS_PER_SAMPLE, TopicTotals
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 from headwater.wire.status_answers import JobsAnswer, RequeueAnswer, StatusAnswer
 from tests.server.raw_http import RawHttp
@@ -80,7 +80,7 @@ def test_sums_over_very_many_topics_are_gathered_in_pieces(
         http.write(f"{topic}-{number}", number)
     engine = server.app.backend.engine
     exact = server.inside(lambda: TopicTotals().sample(engine))
-    monkeypatch.setattr("headwater.server.health.topic_totals.TOPICS_PER_SAMPLE", 2)
+    monkeypatch.setattr("headwater.server.health.overview.TOPICS_PER_SAMPLE", 2)
     summing = TopicTotals()
     looks = [server.inside(lambda: summing.sample(engine)).records for _ in range(exact.topics)]
     assert looks[0] < exact.records, "the first look has not seen all"

@@ -47,7 +47,7 @@ SCOPES: dict[tuple[str, str], set[str]] = {
         ("POST", "/v0/topics/{topic}/" + verb): set() for verb in ("claim", "ack", "nack", "extend")
     },
     ("POST", "/v0/topics/{topic}/requeue"): set(),
-    **{(method, "/v0/jobs"): set() for method in ("GET", "HEAD")},
+    **{(method, path): set() for method in ("GET", "HEAD") for path in ("/v0/jobs", "/v0/trace")},
     **{(method, "/v0/topics/{topic}/work"): set() for method in ("GET", "HEAD")},
     **{(method, "/v0/routers/{router}"): set() for method in ("PUT", "DELETE")},
     ("PUT", "/v0/machines/{machine}/versions/{version}"): {WRITER},

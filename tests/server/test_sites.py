@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headwater.server.access.sites import is_foreign, name_of
+from headwater.server.access.access import is_foreign, name_of
 from headwater.server.health import handlers
 from tests.server.raw_http import RawHttp
 from tests.server.running_server import RunningServer, running, settings

@@ -18,6 +18,8 @@ from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
+from headwater.server import server as server_module
+from headwater.server.app import App
 from headwater.server.http import write_batcher, write_replies
 from headwater.wire.answers import (
     Performance,
@@ -29,6 +31,7 @@ from headwater.wire.http_response import json_answer, short_json_answer
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import Answer, RawHttp
 from tests.server.running_server import PATIENCE_S, RunningServer, running, settings
+from tests.server.turn_app import TurnApp
 
 WRITERS = 20
 SHARDS = 2
@@ -76,6 +79,21 @@ class Writers:
             self.all[0].diff(self.topic, WRITERS, limit=10_000, include_tags=True).json["records"]
         )
         return {record["$seq"]: record for record in found}
+
+
+@pytest.fixture(scope="module", params=[App, TurnApp], ids=["here", "over a channel"], autouse=True)
+def app(request: pytest.FixtureRequest) -> Iterator[type[App]]:
+    """The engine is in this process, or behind a channel."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(server_module, "App", request.param)
+        yield request.param
+
+
+@pytest.fixture(scope="module")
+def server(app: type[App], tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
+    with running(tmp_path_factory.mktemp("server") / "data") as found:
+        assert isinstance(found.app, app)
+        yield found
 
 
 @pytest.fixture

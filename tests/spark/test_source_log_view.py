@@ -14,9 +14,9 @@ from headwater.config.wal import WalSettings
 from headwater.core.errors import DamageError
 from headwater.core.units import KIB
 from headwater.disk import PosixDisk
+from headwater.format.control_frames import encode_router_places
 from headwater.format.frame import decode_frame
 from headwater.format.names import WAL_DIRECTORY
-from headwater.format.router_frames import encode_router_places
 from headwater.recovery.topics.report import inspect_until_stable
 from headwater.recovery.topics.scan import CoveredFrames
 from headwater.recovery.topics.snapshots import covered_logs, load_snapshot

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from headwater.server.dashboard.files import KINDS, web_files
+from headwater.server.dashboard import KINDS, web_files
 
 WEB = Path(__file__).parents[2] / "src" / "headwater" / "web"
 LINES_MAX = 400

@@ -31,6 +31,7 @@ from headwater.core.results import (
     RouterState,
     Tombstone,
     TopicState,
+    Trace,
     Watched,
 )
 
@@ -287,6 +288,11 @@ class AsyncFace(AsyncReadFace):
     async def metrics(self) -> dict[str, Any]:
         """The metrics, by name: those of a server, or those of a database."""
         return await self._call(calls.MetricsCall())
+
+    async def trace(self, after: int = 0) -> Trace:
+        """What writes waited for, where that was long: `after` this number, the newest of each
+        cause."""
+        return await self._call(calls.TraceCall(after))
 
     async def ready(self) -> str:
         """`ok`, or `full` when the disk is; a client waits for a server that starts."""

@@ -24,6 +24,7 @@ from headwater.core.results import (
     RouterState,
     Tombstone,
     TopicState,
+    Trace,
     Watched,
 )
 
@@ -187,6 +188,10 @@ class QueueStatsCall(ApiCall[QueueStats], frozen=True):
 
 class MetricsCall(ApiCall[dict[str, Any]], frozen=True):
     pass
+
+
+class TraceCall(ApiCall[Trace], frozen=True):
+    after: int
 
 
 class ReadyCall(ApiCall[str], frozen=True):

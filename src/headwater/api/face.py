@@ -32,6 +32,7 @@ from headwater.core.results import (
     RouterState,
     Tombstone,
     TopicState,
+    Trace,
     Watched,
 )
 
@@ -286,6 +287,11 @@ class Face(ReadFace):
     def metrics(self) -> dict[str, Any]:
         """The metrics, by name: those of a server, or those of a database."""
         return self._call(calls.MetricsCall())
+
+    def trace(self, after: int = 0) -> Trace:
+        """What writes waited for, where that was long: `after` this number, the newest of each
+        cause."""
+        return self._call(calls.TraceCall(after))
 
     def ready(self) -> str:
         """`ok`, or `full` when the disk is; a client waits for a server that starts."""

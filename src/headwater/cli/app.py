@@ -123,6 +123,7 @@ VERBS: Verbs = {
     "compact": "headwater.cli.machine:compact",
     "snapshot-instance": "headwater.cli.instance:snapshot",
     "stats": "headwater.cli.stats:stats",
+    "trace": "headwater.cli.trace:trace",
     "bench": "headwater.cli.bench:bench",
     "doctor": "headwater.cli.doctor:doctor",
     "context": context,

@@ -27,6 +27,7 @@ from headwater.core.results import (
     RouterState,
     Tombstone,
     TopicState,
+    Trace,
 )
 
 T = TypeVar("T")
@@ -290,6 +291,10 @@ def was_deleted(body: bytes) -> bool:
 
 def metrics(body: bytes) -> dict[str, Any]:
     return decode(body, _Metrics).metrics
+
+
+def trace(body: bytes) -> Trace:
+    return decode(body, Trace)
 
 
 def status(body: bytes) -> str:

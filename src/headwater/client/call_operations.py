@@ -111,6 +111,7 @@ OPERATIONS: Final[dict[type, Make]] = {
     call_list.RoutersCall: _routers,
     call_list.DeleteRouterCall: _once_answered(calls.delete_router),
     call_list.MetricsCall: _once_answered(calls.metrics),
+    call_list.TraceCall: _once_answered(calls.trace),
     call_list.ReadyCall: _once_answered(calls.ready),
 }
 WATCHES: Final[dict[type, Callable[[Any, RetryPolicy], WatchOperation]]] = {

@@ -33,6 +33,7 @@ from headwater.api.call_list import (
     RoutersCall,
     StateCall,
     TopicsCall,
+    TraceCall,
 )
 from headwater.client import answers
 from headwater.config.topic import check_topic_name
@@ -49,6 +50,7 @@ from headwater.core.results import (
     Requeued,
     RouterState,
     TopicState,
+    Trace,
 )
 from headwater.model.router import check_router_name
 
@@ -307,6 +309,10 @@ def follow_stream(
 def metrics(_call: MetricsCall) -> HttpCall[dict[str, Any]]:
     headers = {"accept": "application/json"}
     return HttpCall("GET", "/v0/metrics", answers.metrics, headers=headers)
+
+
+def trace(call: TraceCall) -> HttpCall[Trace]:
+    return HttpCall("GET", "/v0/trace", answers.trace, query={"after": str(call.after)})
 
 
 def ready(_call: ReadyCall) -> HttpCall[str]:

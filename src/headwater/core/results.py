@@ -203,3 +203,39 @@ class RouterState(msgspec.Struct, frozen=True):
     held: bool
     """It waits for room in a destination that refuses when full."""
     forwarded_total: int
+
+
+# -- the whole
+
+
+class LongWait(msgspec.Struct, frozen=True):
+    """Something that writes waited for, and that took long."""
+
+    number: int
+    """Counts up over all causes."""
+    cause: str
+    at_ms: int
+    """When it began."""
+    duration_us: int
+    detail: str
+    beside: list[str]
+    """The background work that ran during it."""
+
+
+class WaitCount(msgspec.Struct, frozen=True):
+    """The long waits of one cause since the start."""
+
+    cause: str
+    meaning: str
+    count: int
+    total_us: int
+
+
+class Trace(msgspec.Struct, frozen=True):
+    """Long waits: all of them counted, the newest of each cause one by one."""
+
+    now_ms: int
+    wait_us_min: int
+    """Shorter ones are not in here. 0: none are."""
+    causes: list[WaitCount]
+    waits: list[LongWait]

@@ -186,6 +186,10 @@ def _metrics(engine: Engine, _call: calls.MetricsCall) -> Operation[Any]:
     return metrics_operation(engine)
 
 
+def _trace(engine: Engine, call: calls.TraceCall) -> Operation[Any]:
+    return (yield AsOwner(lambda: engine.core.waits.trace(call.after)))
+
+
 def _ready(engine: Engine, _call: calls.ReadyCall) -> Operation[Any]:
     return (yield AsOwner(lambda: readiness_of(engine)))
 
@@ -210,6 +214,7 @@ OPERATIONS: Final[dict[type, Callable[[Engine, Any], Operation[Any]]]] = {
     calls.RoutersCall: _routers,
     calls.DeleteRouterCall: _delete_router,
     calls.MetricsCall: _metrics,
+    calls.TraceCall: _trace,
     calls.ReadyCall: _ready,
 }
 WATCHES: Final[dict[type, Callable[[Engine, Any], WatchOperation]]] = {

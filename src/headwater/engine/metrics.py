@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -24,6 +24,7 @@ from headwater.engine.state.parts import Part
 from headwater.engine.state.topic import Topic
 from headwater.model.pressure import Rung
 from headwater.observe.metrics import Sample, metrics_as_json
+from headwater.observe.waits import WAIT_BOUNDS_US, Waits
 from headwater.wal.committer import LogState
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 from headwater.wal.shard import Shard
@@ -166,7 +167,21 @@ def engine_samples(engine: Engine) -> list[Sample]:
     core = engine.core
     samples = [Sample("tail_bytes", core.tail_bytes), *pressure_samples(engine.pressure_control)]
     samples += [Sample(name, getattr(core.counters, name)) for name in COUNTERS]
-    return samples + _shard_samples(engine)
+    return samples + _shard_samples(engine) + _wait_samples(core.waits)
+
+
+def _wait_samples(waits: Waits) -> list[Sample]:
+    samples = []
+    for cause, sums in waits.sums.items():
+        samples += [
+            Sample("long_waits", sums.count, (cause.value,)),
+            Sample(
+                "long_wait_seconds",
+                _histogram(WAIT_BOUNDS_US, sums.buckets, sums.total_us),
+                (cause.value,),
+            ),
+        ]
+    return samples
 
 
 def _shard_samples(engine: Engine) -> list[Sample]:
@@ -186,12 +201,17 @@ def _shard_samples(engine: Engine) -> list[Sample]:
             Sample("wal_queue_depth_peak", counters.queue_depth_peak, label),
             Sample("wal_read_only", counters.read_only, label),
         ]
-        bounds = [str(bound / 1_000_000) for bound in SYNC_LATENCY_BOUNDS_US] + ["+Inf"]
-        sums = list(itertools.accumulate(counters.sync_us_buckets))
-        buckets = list(zip(bounds, sums, strict=True))
-        value = (buckets, counters.sync_us_total / 1_000_000)
+        value = _histogram(SYNC_LATENCY_BOUNDS_US, counters.sync_us_buckets, counters.sync_us_total)
         samples.append(Sample("wal_fsync_latency_seconds", value, label))
     return samples
+
+
+def _histogram(
+    bounds_us: Sequence[int], buckets: Sequence[int], total_us: int
+) -> tuple[list[tuple[str, int]], float]:
+    """In seconds, each bucket with all below it."""
+    bounds = [*(str(bound / US_PER_S) for bound in bounds_us), "+Inf"]
+    return list(zip(bounds, itertools.accumulate(buckets), strict=True)), total_us / US_PER_S
 
 
 def pressure_samples(pressure_control: PressureControl) -> list[Sample]:

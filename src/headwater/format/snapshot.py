@@ -14,10 +14,9 @@ import msgspec
 
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
+from headwater.format.control_frames import IdempotencyEntry, QueueMeta, RouterMeta
 from headwater.format.frame import UnknownFrameError
 from headwater.format.layout import Field, Layout
-from headwater.format.lease_frames import QueueMeta
-from headwater.format.router_frames import RouterMeta
 
 META_DIRECTORY: Final = "meta"
 SNAPSHOT_MAGIC: Final = 0x544F4E5357444848  # "HHDWSNOT" little-endian, never a frame length
@@ -38,16 +37,6 @@ SNAPSHOT_HEADER: Final = Layout(
 _NAME: Final = re.compile(r"snapshot-([0-9]{16})\.bin")
 
 
-class KeyMeta(msgspec.Struct, frozen=True, array_like=True):
-    """An idempotency key that is still remembered."""
-
-    key: bytes
-    first_seq: int
-    last_seq: int
-    expires_ts: int
-    created: bool
-
-
 class TopicMeta(msgspec.Struct, frozen=True, array_like=True):
     topic_id: int
     name: str
@@ -66,7 +55,7 @@ class TopicMeta(msgspec.Struct, frozen=True, array_like=True):
     checkpointed_seq: int
     active_first_seq: int
     active_data_bytes: int
-    keys: tuple[KeyMeta, ...] = ()
+    keys: tuple[IdempotencyEntry, ...] = ()
     queue: QueueMeta | None = None
     """What is known of its leases, if it is a queue and anything is."""
     flagged: tuple[tuple[int, int], ...] = ()

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import msgspec
+
 from headwater.core.errors import InvariantError
-from headwater.format.control import IdempotencyEntry
+from headwater.format.control_frames import IdempotencyEntry
 
 
 class Remembered(NamedTuple):
@@ -27,7 +29,7 @@ class IdempotencyWindow:
     __slots__ = ("_keys", "_pending")
 
     def __init__(self) -> None:
-        self._keys: dict[bytes, Remembered] = {}
+        self._keys: dict[bytes, IdempotencyEntry] = {}
         self._pending: dict[bytes, Remembered] = {}
 
     def __len__(self) -> int:
@@ -50,21 +52,16 @@ class IdempotencyWindow:
 
     def complete(self, key: bytes) -> None:
         """The write under this key was committed."""
-        begun = self._pending.pop(key)
-        self.remember(
-            key, begun.first_seq, begun.last_seq, created=begun.created, expires_ts=begun.expires_ts
-        )
+        self.remember(IdempotencyEntry(key, *self._pending.pop(key)[:4]))
 
     def abandon(self, key: bytes) -> None:
         """The write under this key failed; the key is free again."""
         self._pending.pop(key, None)
 
-    def remember(
-        self, key: bytes, first_seq: int, last_seq: int, *, created: bool, expires_ts: int
-    ) -> None:
+    def remember(self, entry: IdempotencyEntry) -> None:
         # Taken out first, so that the order is the order of coming.
-        self._keys.pop(key, None)
-        self._keys[key] = Remembered(first_seq, last_seq, expires_ts, created)
+        self._keys.pop(entry.key, None)
+        self._keys[entry.key] = entry
 
     def lookup(self, key: bytes, now_ms: int) -> Remembered | None:
         """The write this key stands for, unless it is forgotten by now."""
@@ -72,7 +69,9 @@ class IdempotencyWindow:
         if pending is not None:
             return pending
         known = self._keys.get(key)
-        return known if known is not None and now_ms < known.expires_ts else None
+        if known is None or now_ms >= known.expires_ts:
+            return None
+        return Remembered(known.first_seq, known.last_seq, known.expires_ts, known.created)
 
     def expire(self, now_ms: int) -> int:
         """Forget the oldest keys as long as they have expired; gives how many."""
@@ -94,11 +93,8 @@ class IdempotencyWindow:
             return
         for key, known in self._keys.items():
             if known.expires_ts > latest_ts:
-                self._keys[key] = known._replace(expires_ts=latest_ts)
+                self._keys[key] = msgspec.structs.replace(known, expires_ts=latest_ts)
 
     def entries(self) -> Iterator[IdempotencyEntry]:
         """What a snapshot must keep: committed keys, oldest first."""
-        for key, known in self._keys.items():
-            yield IdempotencyEntry(
-                key, known.first_seq, known.last_seq, known.expires_ts, known.created
-            )
+        return iter(self._keys.values())

@@ -14,9 +14,9 @@ from libc.string cimport memcpy
 cdef packed struct TurnHead:
     uint16_t version
     uint16_t zero
-    uint32_t number
     uint32_t group_count
     uint32_t record_count
+    uint64_t first_group
 
 
 cdef packed struct GroupRow:
@@ -41,8 +41,7 @@ cdef packed struct ReplyHead:
 
 
 cdef packed struct ReplyRow:
-    uint32_t turn
-    uint32_t group
+    uint64_t group
     uint32_t outcome
     uint32_t error
     uint64_t first_seq
@@ -59,7 +58,7 @@ cdef uint64_t SIZE_MAX = 0xFFFFFFFF
 
 
 def encode_turn(
-    uint16_t version, uint32_t number, list groups, list tags, list datas
+    uint16_t version, uint64_t first_group, list groups, list tags, list datas
 ):
     cdef Py_ssize_t group_count = len(groups)
     cdef Py_ssize_t count = len(datas)
@@ -91,7 +90,7 @@ def encode_turn(
         sizeof(TurnHead) + group_count * sizeof(GroupRow) + count * sizeof(Lengths) + total,
     )
     at = PyBytes_AS_STRING(frame)
-    head.version, head.zero, head.number = version, 0, number
+    head.version, head.zero, head.first_group = version, 0, first_group
     head.group_count, head.record_count = <uint32_t>group_count, <uint32_t>count
     memcpy(at, &head, sizeof(TurnHead))
     rows = <GroupRow *>(at + sizeof(TurnHead))
@@ -131,7 +130,7 @@ def encode_turn(
 
 
 def decode_turn(uint16_t version, bytes frame not None):
-    """The number of the turn, and (key, name, requests, tags, datas, bytes) of each group."""
+    """The number of the first group, and (key, name, requests, tags, datas, bytes) of each group."""
     cdef const char *start = PyBytes_AS_STRING(frame)
     cdef uint64_t length = PyBytes_GET_SIZE(frame)
     cdef uint64_t needed, size
@@ -199,7 +198,7 @@ def decode_turn(uint16_t version, bytes frame not None):
             rows[row].size,
         ))
         name += rows[row].name_bytes
-    return head.number, groups
+    return head.first_group, groups
 
 
 def encode_reply(uint16_t version, list rows, bytes errors):
@@ -214,11 +213,9 @@ def encode_reply(uint16_t version, list rows, bytes errors):
     head.version, head.zero, head.row_count = version, 0, <uint32_t>count
     for row in range(count):
         one = rows[row]
-        to[row].turn, to[row].group, to[row].outcome, to[row].error = (
-            one[0], one[1], one[2], one[3]
-        )
-        to[row].first_seq, to[row].head_seq = one[4], one[5]
-        to[row].sync_us, to[row].throttle_us = one[6], one[7]
+        to[row].group, to[row].outcome, to[row].error = one[0], one[1], one[2]
+        to[row].first_seq, to[row].head_seq = one[3], one[4]
+        to[row].sync_us, to[row].throttle_us = one[5], one[6]
     memcpy(to + count, PyBytes_AS_STRING(errors), PyBytes_GET_SIZE(errors))
     return frame
 
@@ -247,7 +244,7 @@ def decode_reply(uint16_t version, bytes frame not None):
         if rows[row].outcome >= OUTCOMES:
             raise ValueError("an outcome that there is not")
         found.append((
-            rows[row].turn, rows[row].group, rows[row].outcome, rows[row].error,
+            rows[row].group, rows[row].outcome, rows[row].error,
             rows[row].first_seq, rows[row].head_seq, rows[row].sync_us, rows[row].throttle_us,
         ))
     return found, errors_at

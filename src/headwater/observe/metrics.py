@@ -102,6 +102,12 @@ METRICS: Final[dict[str, MetricDefinition]] = {
     "wal_fsync_latency_seconds": MetricDefinition(
         MetricKind.HISTOGRAM, "time of one sync", ("shard",)
     ),
+    "long_waits": MetricDefinition(
+        MetricKind.COUNTER, "times that writes waited long, by what for", ("cause",)
+    ),
+    "long_wait_seconds": MetricDefinition(
+        MetricKind.HISTOGRAM, "how long they did; shorter waits are not in here", ("cause",)
+    ),
     "kafka_connections": MetricDefinition(MetricKind.GAUGE, "open connections of Kafka clients"),
     "kafka_requests": MetricDefinition(MetricKind.COUNTER, "requests of Kafka clients", ("api",)),
     "kafka_bytes_in": MetricDefinition(MetricKind.COUNTER, "bytes from Kafka clients"),

@@ -23,6 +23,7 @@ from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
 from headwater.core.clock import Clock, thread_us
+from headwater.core.results import LongWait, Trace, WaitCount
 from headwater.core.units import US_PER_MS
 
 T = TypeVar("T")
@@ -68,18 +69,6 @@ MEANING_OF: Final[dict[WaitCause, str]] = {
     WaitCause.DIRECTORY: "the sync of the log's directory for a new file",
     WaitCause.ANSWERS: "a group was committed, and the loop came late for its answers",
 }
-
-
-class LongWait(NamedTuple):
-    number: int
-    """Counts up over all causes, so that a reader can ask for what came since."""
-    cause: WaitCause
-    at_ms: int
-    """When it began."""
-    duration_us: int
-    detail: str
-    beside: tuple[str, ...]
-    """The background work that ran during it."""
 
 
 @dataclass(slots=True)
@@ -129,7 +118,16 @@ class Waits:
         """What is kept, from behind this number on, in order."""
         with self._lock:
             waits = [each for sums in self.sums.values() for each in sums.kept]
-        return sorted(each for each in waits if each.number > number)
+        return sorted(
+            (each for each in waits if each.number > number), key=lambda each: each.number
+        )
+
+    def trace(self, after: int = 0) -> Trace:
+        counts = [
+            WaitCount(cause.value, MEANING_OF[cause], sums.count, sums.total_us)
+            for cause, sums in self.sums.items()
+        ]
+        return Trace(self._clock.wall_ms(), self.least_us, counts, self.since(after))
 
     # -- the loop
 
@@ -181,14 +179,14 @@ class Waits:
                 del self._active[mark]
                 self._ended.append(_Activity(name, started_us, self._clock.monotonic_us()))
 
-    def _beside(self, started_us: int, ended_us: int) -> tuple[str, ...]:
+    def _beside(self, started_us: int, ended_us: int) -> list[str]:
         names = {name for name, since_us in self._active.values() if since_us < ended_us}
         for activity in reversed(self._ended):
             if activity.ended_us <= started_us:
                 break  # they are in the order of their ends
             if activity.started_us < ended_us:
                 names.add(activity.name)
-        return tuple(sorted(names))
+        return sorted(names)
 
     # -- the collector of garbage
 
@@ -216,7 +214,7 @@ class Waits:
         started_us: int,
         ended_us: int,
         detail: str,
-        beside: tuple[str, ...],
+        beside: list[str],
     ) -> None:
         duration_us = ended_us - started_us
         ago_us = self._clock.monotonic_us() - started_us
@@ -226,7 +224,7 @@ class Waits:
         sums.count += 1
         sums.total_us += duration_us
         sums.buckets[bisect_left(WAIT_BOUNDS_US, duration_us)] += 1
-        sums.kept.append(LongWait(self._number, cause, at_ms, duration_us, detail, beside))
+        sums.kept.append(LongWait(self._number, cause.value, at_ms, duration_us, detail, beside))
 
 
 def name_of(work: Callable[[], object]) -> str:

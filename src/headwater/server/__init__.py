@@ -36,5 +36,5 @@ about an organisation's Kafka topics; `ports` is what binding a port takes. Star
 
 from headwater.core.late_names import late_modules
 
-# Where metrics have a port of their own.
-__getattr__ = late_modules(__name__, ("metrics_listener",))
+# The first page of the dashboard, and metrics on a port of their own.
+__getattr__ = late_modules(__name__, ("dashboard", "metrics_listener"))

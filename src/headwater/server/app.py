@@ -14,22 +14,21 @@ from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports, Room
 from headwater.server.health.damage import DamageWatch
-from headwater.server.health.log_states import LogWatch
-from headwater.server.health.maintenance import MaintenanceWatch
 from headwater.server.health.overview import Overview
-from headwater.server.health.pressure import PressureWatch
+from headwater.server.health.watches import LogWatch, MaintenanceWatch, PressureWatch
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.queue_handlers import WorkerLines
 from headwater.server.http.route_table import RouteTable
-from headwater.server.http.write_batcher import WriteBatcher
+from headwater.server.http.turn_writer import TurnWriter
+from headwater.server.http.write_batcher import LocalWrites, WriteBatcher
 from headwater.server.intake import Intake
 from headwater.server.kafka.listener import KafkaListener, KafkaListing
 from headwater.server.machines.instance_stream import InstanceStreams
 from headwater.server.machines.transition_follower import TransitionFeed
 from headwater.server.machines.webhooks import Webhooks
-from headwater.server.metrics.samples import Scrape
+from headwater.server.metrics import Scrape
 from headwater.server.rcpx import listener
 from headwater.server.routes import LATE_ROUTES, ROUTES
 from headwater.server.streams import websocket
@@ -58,8 +57,10 @@ class App:
         self.access = access = Access(settings)
         room = Room(min(settings.limits.connections, connections_max))
         access.quotas.connections.total = room.connections_max
-        self.write_batcher = WriteBatcher(backend, settings.limits, loop)
-        intake = Intake(loop, self.write_batcher.flush)
+        self.turn_writer = TurnWriter(backend)
+        writes = LocalWrites(backend, self.turn_writer, settings.limits)
+        write_batcher = WriteBatcher(writes, settings.limits, loop)
+        intake = Intake(loop, write_batcher.flush)
         shares = access.quotas.connections
         self.ports = Ports(room, shares, intake, clock, settings.deadlines)
         self.http = HttpEndpoint(self.ports, settings.limits, log)
@@ -92,7 +93,7 @@ class App:
             Scrape: Scrape(overview, kafka, self.rcpx),
             WatchSessions: self.sessions,
             WorkerLines: pusher,
-            WriteBatcher: self.write_batcher,
+            WriteBatcher: write_batcher,
         }
         """What handlers of routes get, each as much of the server as it needs."""
         self.dispatcher = Dispatcher(
@@ -100,7 +101,7 @@ class App:
             backend,
             access,
             RouteTable(ROUTES, self.services, LATE_ROUTES),
-            self.write_batcher.add,
+            write_batcher.add,
             partial(_upgrade, self.delivery),
         )
 
@@ -108,13 +109,14 @@ class App:
         """Recovery is done: answer everything."""
         engine = database.engine
         self.backend.serve_from(database)
-        self.write_batcher.engine = engine
+        self.turn_writer.engine = engine
         self._pressure.begin(engine.pressure_control)
         engine.core.on_update = self.delivery.on_news
-        engine.core.on_published = self.write_batcher.replies.send
+        engine.core.on_published = self.turn_writer.send_answers
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
         self.ports.intake.time_turns(engine.core.waits.timed)
+        engine.core.waits.watch_collector()
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()
@@ -134,6 +136,7 @@ class App:
         if self.backend.database is not None:
             for topic in self.backend.engine.core.registry:
                 topic.wake()  # who waits for something new is answered now
+            self.backend.engine.core.waits.leave_collector()
         await self.http.drain()
         self.ports.intake.close()
 

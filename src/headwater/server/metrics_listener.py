@@ -16,14 +16,14 @@ from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports, Room
-from headwater.server.health.routes import HEALTH_ROUTES
+from headwater.server.health.handlers import HEALTH_ROUTES
 from headwater.server.http.connection import HttpConnection
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import Handler, Route, RouteTable
 from headwater.server.intake import Intake
-from headwater.server.metrics.routes import METRICS_ROUTES
+from headwater.server.metrics import METRICS_ROUTES
 from headwater.server.ports import tls_context, why_not
 from headwater.server.server import Server
 from headwater.wire.http_errors import HttpError

@@ -5,20 +5,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from headwater.server.dashboard import routes as dashboard_routes
-from headwater.server.health.routes import HEALTH_ROUTES
+from headwater.server import dashboard
+from headwater.server.health.handlers import HEALTH_ROUTES
 from headwater.server.http.route_table import LateRoutes, Route
 from headwater.server.http.routes import HTTP_ROUTES
 from headwater.server.kafka import listing
 from headwater.server.machines import routes as machine_routes
-from headwater.server.metrics import routes as metrics_routes
+from headwater.server.metrics import METRICS_ROUTES
 from headwater.server.streams.routes import STREAM_ROUTES
 
-ROUTES: Final = (*HTTP_ROUTES, *STREAM_ROUTES, *HEALTH_ROUTES)
+ROUTES: Final = (*HTTP_ROUTES, *STREAM_ROUTES, *HEALTH_ROUTES, *METRICS_ROUTES)
 LATE_ROUTES: Final = (
-    LateRoutes(("/metrics", "/v0/metrics"), lambda: metrics_routes.METRICS_ROUTES),
     LateRoutes(("/v0/machines", "/v0/instances", "/v0/wal"), lambda: machine_routes.MACHINE_ROUTES),
-    LateRoutes(("/", "/ui", "/v0/jobs"), lambda: dashboard_routes.DASHBOARD_ROUTES),
+    LateRoutes(("/", "/ui", "/v0/jobs"), lambda: dashboard.DASHBOARD_ROUTES),
     LateRoutes(("/v0/kafka",), lambda: listing.KAFKA_ROUTES),
 )
 

@@ -190,6 +190,39 @@ class StatusAnswer(Answer):
     performance: Spent
 
 
+class WaitSeen(Answer):
+    """Something that writes waited for, and that took long."""
+
+    number: int
+    """Counts up over all causes: what came since is asked for by the last one seen."""
+    cause: str
+    at_ms: int
+    """When it began."""
+    duration_us: int
+    detail: str
+    beside: list[str]
+    """The background work that ran during it."""
+
+
+class WaitsCounted(Answer):
+    """The long waits of one cause since the start."""
+
+    cause: str
+    meaning: str
+    count: int
+    total_us: int
+
+
+class TraceAnswer(Answer):
+    now_ms: int
+    wait_us_min: int
+    """Shorter waits are not in here; 0 when none are kept."""
+    causes: list[WaitsCounted]
+    waits: list[WaitSeen]
+    """The newest of each cause."""
+    performance: Spent
+
+
 class RunSeen(Answer):
     """The last run of one job, `verify` or `doctor` on this data directory."""
 

@@ -30,12 +30,12 @@ TURN: Final = Layout(
     (
         Field("version", "u16", "1"),
         Field("zero", "pad2", "zero"),
-        Field("number", "u32", "of this turn; counted by the gateway, for the answers"),
         Field("group_count", "u32", "how many groups, 1 or more"),
         Field("record_count", "u32", "records of all groups, 1 or more"),
+        Field("first_group", "u64", "number of the first; a gateway counts all it ever sends"),
     ),
     tail=(
-        ("20 * group_count", "groups", "rows of `turn group`, numbered from 0"),
+        ("20 * group_count", "groups", "rows of `turn group`, each with the next number"),
         ("8 * record_count", "lengths", "rows of `turn record`, in the order of the groups"),
         ("", "names", "of the topics of all groups, UTF-8"),
         ("", "bytes", "of each record its tag, then its data"),
@@ -75,8 +75,7 @@ REPLY: Final = Layout(
 ROW: Final = Layout(
     "turn reply row",
     (
-        Field("turn", "u32", "the number of the turn"),
-        Field("group", "u32", "the number of the group in it"),
+        Field("group", "u64", "the number of the group"),
         Field("outcome", "u32", "0 written, 1 alone, 2 failed"),
         Field("error", "u32", "where failed: its place in the list of errors"),
         Field("first_seq", "u64", "where written: of the first record of the group"),
@@ -107,12 +106,12 @@ GroupIn = tuple[int, bytes, int, int]
 """A key, the name of a topic, how many requests, how many records."""
 GroupOut = tuple[int, str, int, list[bytes], list[bytes], int]
 """A key, the name of a topic, how many requests; their tags and datas; bytes of these."""
-Row = tuple[int, int, int, int, int, int, int, int]
+Row = tuple[int, int, int, int, int, int, int]
 """As `ROW` has it."""
 
 
 class TurnFrame(NamedTuple):
-    number: int
+    first_group: int
     groups: list[GroupOut]
 
 
@@ -128,15 +127,17 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 _failures: Final = msgspec.json.Decoder(list[Failure])
 
 
-def encode_turn(number: int, groups: list[GroupIn], tags: list[bytes], datas: list[bytes]) -> bytes:
+def encode_turn(
+    first_group: int, groups: list[GroupIn], tags: list[bytes], datas: list[bytes]
+) -> bytes:
     """The records of all groups, one group behind the other."""
     if _native is not None:
-        encoded: bytes = _native.encode_turn(VERSION, number, groups, tags, datas)
+        encoded: bytes = _native.encode_turn(VERSION, first_group, groups, tags, datas)
         return encoded
     count = len(datas)
     if not groups or sum(group[3] for group in groups) != count or len(tags) != count:
         raise ValueError("the columns of a turn are as long as its groups say")
-    parts = [TURN.packer.pack(VERSION, number, len(groups), count)]
+    parts = [TURN.packer.pack(VERSION, len(groups), count, first_group)]
     at = 0
     for key, name, requests, records in groups:
         if not 1 <= requests <= records:
@@ -187,7 +188,7 @@ def decode_turn(frame: bytes) -> TurnFrame:
         cuts = [frame[first:end] for first, end in pairwise(ends)]
         groups.append((key, name, requests, cuts[::2], cuts[1::2], size))
         at += size
-    return TurnFrame(head["number"], groups)
+    return TurnFrame(head["first_group"], groups)
 
 
 def encode_reply(rows: list[Row], failures: Sequence[Failure] = ()) -> bytes:
@@ -214,12 +215,12 @@ def decode_reply(frame: bytes) -> tuple[list[Row], list[Failure]]:
         _require(head["row_count"] > 0, "a reply without rows")
         _require(errors_at <= len(frame), "a reply that is cut off")
         rows = list(ROW.packer.iter_unpack(frame[REPLY.size : errors_at]))
-        _require(all(row[2] < _OUTCOMES for row in rows), "an outcome that there is not")
+        _require(all(row[1] < _OUTCOMES for row in rows), "an outcome that there is not")
     try:
         failures = _failures.decode(frame[errors_at:]) if errors_at < len(frame) else []
     except msgspec.MsgspecError as error:
         raise FormatError("errors that cannot be read") from error
-    named = {row[3] for row in rows if row[2] == GroupOutcome.FAILED}
+    named = {row[2] for row in rows if row[1] == GroupOutcome.FAILED}
     _require(max(named, default=-1) < len(failures), "an error that there is not")
     return rows, failures
 

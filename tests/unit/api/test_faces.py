@@ -57,6 +57,7 @@ ONLY_IN: Final[dict[str, tuple[tuple[str, ...], str]]] = {
     "machines": (OWNERS, "a reader beside an owner reads topics"),
     "watch_topics": (OWNERS, "a reader polls files for one topic; nothing wakes it for several"),
     "metrics": (OWNERS, "what a reader does says nothing of the owner"),
+    "trace": (OWNERS, "what writes waited for is in the memory of their owner"),
     "ready": (OWNERS, "files do not say whether their owner takes writes"),
 }
 """Calls that not every face has: which have them, and why the others do not."""

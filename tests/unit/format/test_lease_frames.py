@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.core.errors import FormatError
-from headwater.format.frame import FrameType, UnknownFrameError, decode_frame, encode_frame
-from headwater.format.lease_frames import (
+from headwater.format.control_frames import (
     LEASE_KIND_MEANING,
     LeaseEvent,
     LeaseKind,
     decode_lease_event,
     encode_lease_event,
 )
+from headwater.format.frame import FrameType, UnknownFrameError, decode_frame, encode_frame
 
 numbers = st.integers(0, 2**64 - 1)
 

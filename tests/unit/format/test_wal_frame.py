@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
-from headwater.format.control import (
+from headwater.format.control_frames import (
     IdempotencyEntry,
     decode_head_watermark,
     decode_idempotency,

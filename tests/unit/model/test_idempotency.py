@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headwater.core.errors import InvariantError
+from headwater.format.control_frames import IdempotencyEntry
 from headwater.model.idempotency import IdempotencyWindow
 
 
 def test_a_key_stands_for_its_write_until_it_expires() -> None:
     window = IdempotencyWindow()
-    window.remember(b"k", 5, 7, created=True, expires_ts=100)
+    window.remember(IdempotencyEntry(b"k", 5, 7, 100, created=True))
     known = window.lookup(b"k", 99)
     assert known is not None
     assert (known.first_seq, known.last_seq, known.created, known.pending) == (5, 7, True, None)
@@ -46,7 +47,7 @@ def test_a_settled_write_is_remembered_and_an_abandoned_one_is_not() -> None:
 def test_expired_keys_leave_oldest_first_and_only_they() -> None:
     window = IdempotencyWindow()
     for at in range(10):
-        window.remember(b"k%d" % at, at, at, created=False, expires_ts=100 + at)
+        window.remember(IdempotencyEntry(b"k%d" % at, at, at, 100 + at, created=False))
     assert window.expire(104) == 5
     assert [entry.key for entry in window.entries()] == [b"k%d" % at for at in range(5, 10)]
     assert window.expire(104) == 0
@@ -55,9 +56,9 @@ def test_expired_keys_leave_oldest_first_and_only_they() -> None:
 
 def test_a_key_that_is_used_again_lives_as_long_as_its_new_write() -> None:
     window = IdempotencyWindow()
-    window.remember(b"again", 1, 1, created=False, expires_ts=10)
-    window.remember(b"other", 2, 2, created=False, expires_ts=20)
-    window.remember(b"again", 3, 3, created=False, expires_ts=30)
+    window.remember(IdempotencyEntry(b"again", 1, 1, 10, created=False))
+    window.remember(IdempotencyEntry(b"other", 2, 2, 20, created=False))
+    window.remember(IdempotencyEntry(b"again", 3, 3, 30, created=False))
     assert window.expire(25) == 1
     known = window.lookup(b"again", 25)
     assert known is not None

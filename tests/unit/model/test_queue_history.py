@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headwater.format.lease_frames import LeaseEvent, LeaseKind, QueueMeta
+from headwater.format.control_frames import LeaseEvent, LeaseKind, QueueMeta
 from headwater.model.queue import LeaseHistory, QueueLeases
 from headwater.model.queue.history import remember, resume
 from tests.unit.model.queues import claim, jobs

@@ -13,25 +13,22 @@ from numpy.typing import NDArray
 from headwater.config.topic import TopicSettings
 from headwater.core.durability import Durability
 from headwater.core.errors import FormatError
-from headwater.format.control import (
+from headwater.format.control_frames import (
     IdempotencyEntry,
-    encode_head_watermark,
-    encode_idempotency,
-)
-from headwater.format.frame import Frame, FrameType, decode_frame, encode_frame
-from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
-from headwater.format.router_frames import (
-    RouterDeleted,
-    encode_router_deleted,
-    encode_router_places,
-)
-from headwater.format.topic_frames import (
+    LeaseEvent,
+    LeaseKind,
     RecordsDeleted,
+    RouterDeleted,
     SettingsChanged,
     TopicCreated,
     encode_body,
     encode_evict_watermark,
+    encode_head_watermark,
+    encode_idempotency,
+    encode_lease_event,
+    encode_router_places,
 )
+from headwater.format.frame import Frame, FrameType, decode_frame, encode_frame
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.recovery.history.contents import ContentSink, TopicHistory
@@ -155,7 +152,7 @@ def test_what_each_frame_gives_to_do(frame: Frame, call: tuple[Any, ...]) -> Non
     [
         decoded(encode_body(FrameType.TOPIC_CREATE, 2, 1, TopicCreated("a", 1, {}))),
         decoded(encode_body(FrameType.TOPIC_DELETE, 2, 1, None)),
-        decoded(encode_router_deleted(2, RouterDeleted(1), 1)),
+        decoded(encode_body(FrameType.ROUTER_DELETE, 2, 1, RouterDeleted(1))),
         decoded(encode_frame(FrameType.APPEND, 2, seq=1)),
     ],
     ids=["created", "dropped", "of a router", "a record"],

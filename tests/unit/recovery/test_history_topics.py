@@ -9,18 +9,18 @@ from typing import Any
 import pytest
 
 from headwater.config.topic import TopicSettings
-from headwater.format.control import encode_head_watermark
-from headwater.format.frame import Frame, FrameType, decode_frame
-from headwater.format.router_frames import RouterCreated, encode_router_created
-from headwater.format.snapshot import Snapshot, TopicMeta
-from headwater.format.topic_frames import (
+from headwater.format.control_frames import (
     CheckpointEntry,
     RecordsDeleted,
+    RouterCreated,
     TopicCreated,
     encode_body,
     encode_checkpoint_mark,
     encode_evict_watermark,
+    encode_head_watermark,
 )
+from headwater.format.frame import Frame, FrameType, decode_frame
+from headwater.format.snapshot import Snapshot, TopicMeta
 from headwater.recovery.history.contents import CONTENT_FRAMES
 from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold, TopicSink, TopicTable
 from headwater.recovery.topics.catalog import Catalog, TopicNotes
@@ -83,7 +83,9 @@ def evicted(topic_id: int, floor: int, earliest: int, reason: int) -> Frame:
 
 
 def router(router_id: int, dest_id: int) -> Frame:
-    return decoded(encode_router_created(dest_id, RouterCreated(router_id, "r", 1, 0, {}), 1))
+    return decoded(
+        encode_body(FrameType.ROUTER_CREATE, dest_id, 1, RouterCreated(router_id, "r", 1, 0, {}))
+    )
 
 
 def meta(topic_id: int, name: str, epoch: int = 1) -> TopicMeta:

@@ -27,7 +27,7 @@ from headwater.cli.wal.frame_regions import (
     type_name,
 )
 from headwater.core.errors import FormatError, NewerFormatError
-from headwater.format.bodies import FRAME_BODIES
+from headwater.format.control_frames import FRAME_BODIES
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, Frame, FrameFlag
 from headwater.format.mark import decode_mark, find_mark
 from headwater.format.names import parse_wal_file_name

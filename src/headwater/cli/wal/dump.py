@@ -33,7 +33,7 @@ from headwater.cli.wal.frame_regions import (
 )
 from headwater.core.errors import FormatError, StorageError
 from headwater.disk import PosixDisk
-from headwater.format.bodies import body_fields
+from headwater.format.control_frames import body_fields
 from headwater.format.frame import Frame, FrameFlag, FrameType
 from headwater.recovery.topics.report import WalReport, inspect_until_stable
 from headwater.recovery.topics.survey import ShardSurvey, read_log_file

@@ -95,11 +95,5 @@ def _forget_keys(topic: Topic, first_gone: int) -> None:
     kept = IdempotencyWindow()
     for entry in topic.keys.entries():
         if entry.last_seq < first_gone:
-            kept.remember(
-                entry.key,
-                entry.first_seq,
-                entry.last_seq,
-                created=entry.created,
-                expires_ts=entry.expires_ts,
-            )
+            kept.remember(entry)
     topic.keys = kept

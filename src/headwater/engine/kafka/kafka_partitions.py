@@ -31,6 +31,7 @@ from headwater.engine.partition import Produced
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.topics.publisher import Keyed, PendingAppend
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
+from headwater.format.control_frames import IdempotencyEntry
 from headwater.format.frame import FrameFlag, split_data
 from headwater.format.kafka.mapping import to_kafka
 from headwater.format.kafka.names import parse_partition_name, partition_name
@@ -221,7 +222,7 @@ def _complete(
     last = first + records - 1
     for keyed in write.keys:
         _keys(partition).remember(
-            keyed.key, first, last, created=False, expires_ts=write.expires_ts
+            IdempotencyEntry(keyed.key, first, last, write.expires_ts, created=False)
         )
     write.succeed(Appended(first, last, partition.visible_seq, False, False))
 

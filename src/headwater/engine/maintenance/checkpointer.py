@@ -20,9 +20,13 @@ from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.core.units import MIB
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import TailChunk, Topic
-from headwater.format.router_frames import RouterMark, encode_router_marks
+from headwater.format.control_frames import (
+    CheckpointEntry,
+    RouterMark,
+    encode_checkpoint_mark,
+    encode_router_marks,
+)
 from headwater.format.segment import Entries, IndexFlag, WalSlice, encode_run, index_flags
-from headwater.format.topic_frames import CheckpointEntry, encode_checkpoint_mark
 from headwater.store.segment import Segment
 from headwater.wal.sharded import shard_of
 from headwater.wal.ticket import Ticket

@@ -11,7 +11,7 @@ from functools import partial
 from headwater.disk import replace_file, sync_names
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
-from headwater.format.lease_frames import QueueMeta
+from headwater.format.control_frames import QueueMeta
 from headwater.format.names import (
     CURRENT_NAME,
     REPAIRS_NAME,
@@ -20,7 +20,6 @@ from headwater.format.names import (
 )
 from headwater.format.snapshot import (
     META_DIRECTORY,
-    KeyMeta,
     ShardMeta,
     Snapshot,
     TopicMeta,
@@ -161,10 +160,7 @@ def topic_meta(core: EngineCore, topic: Topic) -> TopicMeta:
         checkpointed_seq=topic.checkpointed_seq,
         active_first_seq=0 if active is None else active.first_seq,
         active_data_bytes=0 if active is None else active.data_bytes,
-        keys=tuple(
-            KeyMeta(e.key, e.first_seq, e.last_seq, e.expires_ts, e.created)
-            for e in topic.keys.entries()
-        ),
+        keys=tuple(topic.keys.entries()),
         queue=_queue_meta(core, topic),
         flagged=_flagged(topic),
     )

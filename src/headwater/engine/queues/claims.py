@@ -28,8 +28,12 @@ from headwater.engine.state.topic import ClaimRequest, Topic, TopicQueue
 from headwater.engine.topics.operations import EMPTY_ROUNDS_MAX, Take, Taken, take_records
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.engine.topics.reader import ReadFilter
-from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
-from headwater.format.topic_frames import RecordsDeleted
+from headwater.format.control_frames import (
+    LeaseEvent,
+    LeaseKind,
+    RecordsDeleted,
+    encode_lease_event,
+)
 from headwater.model.queue import Grant, LeaseHistory, QueueLeases, Verdict, share
 from headwater.model.queue.history import resume
 from headwater.model.queue.live_jobs import fitting

@@ -33,7 +33,7 @@ from headwater.engine.topics.operations import append_encoded_operation, ensure_
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.engine.topics.publisher import PendingAppend
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
-from headwater.format.topic_frames import RecordsDeleted
+from headwater.format.control_frames import RecordsDeleted
 from headwater.model.loss import DAMAGED
 from headwater.model.queue import ExhaustedJob
 

@@ -23,9 +23,9 @@ from headwater.engine.state.topic import TailCache, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import Loaded, install, load_topic
 from headwater.engine.topics.reader import Reader
+from headwater.format.control_frames import decode_checkpoint_mark
 from headwater.format.frame import FrameType
 from headwater.format.names import WAL_DIRECTORY
-from headwater.format.topic_frames import decode_checkpoint_mark
 from headwater.model.retention import RetentionClock
 from headwater.observe.waits import Waits
 from headwater.recovery.topics.follower import LogFollower

@@ -19,12 +19,12 @@ from headwater.engine.state.topic import Router, TailChunk, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.publisher import announce
 from headwater.format.appends import SEGMENT_SHIFT
-from headwater.format.frame import FrameFlag
-from headwater.format.router_frames import (
+from headwater.format.control_frames import (
     encode_router_marks,
     encode_router_places,
     encode_seq_ceilings,
 )
+from headwater.format.frame import FrameFlag
 from headwater.model.router import Slot
 from headwater.wal.ticket import Ticket
 

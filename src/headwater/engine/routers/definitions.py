@@ -15,13 +15,13 @@ from headwater.engine.owner import Change
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Router, RouterDefinition, Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.format.router_frames import (
+from headwater.format.control_frames import (
     RouterCreated,
     RouterDeleted,
-    encode_router_created,
-    encode_router_deleted,
+    encode_body,
     encode_seq_ceilings,
 )
+from headwater.format.frame import FrameType
 from headwater.model.loss import Loss
 from headwater.model.router import (
     CursorMark,
@@ -126,7 +126,7 @@ class Routers:
         body = RouterCreated(
             router.router_id, name, source.topic_id, mark.source_seq, settings.to_stored()
         )
-        frames = [encode_router_created(dest.topic_id, body, now)]
+        frames = [encode_body(FrameType.ROUTER_CREATE, dest.topic_id, now, body)]
         if dest.creation is not None:
             frames.insert(0, dest.creation)  # not known to be safe yet: this may be the first
         ceiling = reserve(core, dest, 1)
@@ -180,8 +180,8 @@ class Routers:
             new.router_id, new.name, source.topic_id, mark.source_seq, settings.to_stored()
         )
         frames = [
-            encode_router_deleted(dest.topic_id, RouterDeleted(old.router_id), now),
-            encode_router_created(dest.topic_id, body, now),
+            encode_body(FrameType.ROUTER_DELETE, dest.topic_id, now, RouterDeleted(old.router_id)),
+            encode_body(FrameType.ROUTER_CREATE, dest.topic_id, now, body),
         ]
         was_stopped, old.stopped = old.stopped, True
 
@@ -218,9 +218,8 @@ class Routers:
             return change
         core, dest = self._core, router.dest
         was_stopped, router.stopped = router.stopped, True
-        frame = encode_router_deleted(
-            dest.topic_id, RouterDeleted(router.router_id), core.clock.wall_ms()
-        )
+        body, now = RouterDeleted(router.router_id), core.clock.wall_ms()
+        frame = encode_body(FrameType.ROUTER_DELETE, dest.topic_id, now, body)
 
         def take_effect() -> bool:
             core.routers.detach(router)

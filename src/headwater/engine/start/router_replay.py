@@ -19,16 +19,16 @@ from headwater.engine.routers.definitions import note_gaps_as_trims
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Router, Topic
 from headwater.engine.topics.lifecycle import Topics
-from headwater.format.frame import Frame, FrameType
-from headwater.format.router_frames import (
+from headwater.format.control_frames import (
     RouterCreated,
     RouterDeleted,
     RouterMark,
     RouterMeta,
-    decode_router_body,
+    decode_body,
     decode_router_marks,
     decode_seq_ceilings,
 )
+from headwater.format.frame import Frame, FrameType
 from headwater.model.loss import Loss
 from headwater.model.router import CursorMark, RouterCursor, stored_router
 
@@ -54,7 +54,7 @@ class RouterReplay:
         _NOTES[frame.type](self, frame)
 
     def _created(self, frame: Frame) -> None:
-        body = decode_router_body(frame, RouterCreated)
+        body = decode_body(frame, RouterCreated)
         if body.router_id not in self._metas:
             self._metas[body.router_id] = RouterMeta(
                 body.router_id,
@@ -69,7 +69,7 @@ class RouterReplay:
             )
 
     def _removed(self, frame: Frame) -> None:
-        self._deleted.add(decode_router_body(frame, RouterDeleted).router_id)
+        self._deleted.add(decode_body(frame, RouterDeleted).router_id)
 
     def _marked(self, frame: Frame) -> None:
         for mark in decode_router_marks(frame):

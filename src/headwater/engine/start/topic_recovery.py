@@ -29,17 +29,17 @@ from headwater.engine.topics.loader import (
     plan_tags,
     topic_from_meta,
 )
-from headwater.format.control import IdempotencyEntry
-from headwater.format.frame import Frame, FrameType, UnknownFrameError
-from headwater.format.lease_frames import LeaseEvent
-from headwater.format.router_frames import ROUTER_FRAMES
-from headwater.format.segment import IndexFlag
-from headwater.format.snapshot import TopicMeta
-from headwater.format.topic_frames import (
+from headwater.format.control_frames import (
+    ROUTER_FRAMES,
     CheckpointEntry,
+    IdempotencyEntry,
+    LeaseEvent,
     TopicCreated,
     decode_checkpoint_mark,
 )
+from headwater.format.frame import Frame, FrameType, UnknownFrameError
+from headwater.format.segment import IndexFlag
+from headwater.format.snapshot import TopicMeta
 from headwater.model.loss import Loss
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
@@ -337,13 +337,7 @@ class _Contents(ContentSink[RecordRows]):
         topic.meta = None
 
     def remember(self, entry: IdempotencyEntry) -> None:
-        self._topic.keys.remember(
-            entry.key,
-            entry.first_seq,
-            entry.last_seq,
-            created=entry.created,
-            expires_ts=entry.expires_ts,
-        )
+        self._topic.keys.remember(entry)
 
 
 def _flag_again(topic: Topic) -> None:

@@ -31,7 +31,7 @@ from headwater.core.errors import HeadwaterError, InvariantError, StorageError, 
 from headwater.core.results import TopicState
 from headwater.engine.owner import Change
 from headwater.engine.partition import ReadPlan, Wakeup
-from headwater.format.router_frames import RouterMark, RouterMeta
+from headwater.format.control_frames import RouterMark, RouterMeta
 from headwater.format.snapshot import TopicMeta
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.match import TagMatcher

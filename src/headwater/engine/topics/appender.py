@@ -34,9 +34,15 @@ from headwater.engine.topics.lifecycle import Topics, flush_copies
 from headwater.engine.topics.publisher import Keyed, Publisher, Write
 from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
 from headwater.format.appends import Columns, FramesOfBatch, encode_batches
-from headwater.format.control import IdempotencyEntry, encode_head_watermark, encode_idempotency
+from headwater.format.control_frames import (
+    IdempotencyEntry,
+    LeaseEvent,
+    LeaseKind,
+    encode_head_watermark,
+    encode_idempotency,
+    encode_lease_event,
+)
 from headwater.format.frame import FrameFlag
-from headwater.format.lease_frames import LeaseEvent, LeaseKind, encode_lease_event
 from headwater.model.pressure import SAMPLE_US
 from headwater.wal.ticket import Ticket
 

@@ -30,19 +30,17 @@ from headwater.core.results import Deleted, TopicState
 from headwater.engine.owner import Change
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import TailChunk, Topic
-from headwater.format.frame import FrameType, encode_frame
-from headwater.format.router_frames import (
-    RouterMark,
-    encode_router_marks,
-    encode_router_places,
-)
-from headwater.format.topic_frames import (
+from headwater.format.control_frames import (
     RecordsDeleted,
+    RouterMark,
     SettingsChanged,
     TopicCreated,
     encode_body,
     encode_evict_watermark,
+    encode_router_marks,
+    encode_router_places,
 )
+from headwater.format.frame import FrameType, encode_frame
 from headwater.model.loss import Eviction
 from headwater.model.match import TagMatcher
 from headwater.model.slots import DEAD, LOST

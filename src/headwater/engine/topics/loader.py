@@ -59,9 +59,7 @@ def topic_from_meta(core: EngineCore, meta: TopicMeta) -> Topic:
     if meta.queue is not None:
         topic.lease_history = LeaseHistory.since(meta.queue)
     for key in meta.keys:
-        topic.keys.remember(
-            key.key, key.first_seq, key.last_seq, created=key.created, expires_ts=key.expires_ts
-        )
+        topic.keys.remember(key)
     return topic
 
 

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from headwater.core.units import US_PER_MS
-from headwater.format.lease_frames import (
+from headwater.format.control_frames import (
     DelayMeta,
     GrantMeta,
     LeaseEvent,

@@ -22,20 +22,19 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from headwater.config.topic import TopicSettings, stored_settings
 from headwater.core.arrays import NDArray, numpy
-from headwater.format.control import (
+from headwater.format.control_frames import (
     IdempotencyEntry,
-    decode_head_watermark,
-    decode_idempotency,
-)
-from headwater.format.frame import Frame, FrameType
-from headwater.format.lease_frames import LeaseEvent, decode_lease_event
-from headwater.format.router_frames import decode_router_places
-from headwater.format.topic_frames import (
+    LeaseEvent,
     RecordsDeleted,
     SettingsChanged,
     decode_body,
     decode_evict_watermark,
+    decode_head_watermark,
+    decode_idempotency,
+    decode_lease_event,
+    decode_router_places,
 )
+from headwater.format.frame import Frame, FrameType
 from headwater.model.loss import Loss
 from headwater.recovery.history.floors import Deletion, deletion_of
 

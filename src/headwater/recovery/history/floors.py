@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from headwater.format.control_frames import RecordsDeleted, decode_body, decode_evict_watermark
 from headwater.format.frame import Frame, FrameType
-from headwater.format.topic_frames import RecordsDeleted, decode_body, decode_evict_watermark
 from headwater.model.match import TagMatcher
 
 

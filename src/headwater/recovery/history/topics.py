@@ -20,15 +20,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from headwater.format.frame import Frame, FrameType
-from headwater.format.router_frames import RouterCreated, decode_router_body
-from headwater.format.snapshot import Snapshot, TopicMeta
-from headwater.format.topic_frames import (
+from headwater.format.control_frames import (
     CheckpointEntry,
+    RouterCreated,
     TopicCreated,
     decode_body,
     decode_checkpoint_mark,
 )
+from headwater.format.frame import Frame, FrameType
+from headwater.format.snapshot import Snapshot, TopicMeta
 from headwater.recovery.topics.stored_topic import StoredTopic
 
 
@@ -186,7 +186,7 @@ class TopicFold(Generic[T]):
             topic.stored.take(frame)
 
     def _router(self, frame: Frame) -> None:
-        self._table.take_ids_below(decode_router_body(frame, RouterCreated).router_id + 1)
+        self._table.take_ids_below(decode_body(frame, RouterCreated).router_id + 1)
 
 
 _RULES: Final[dict[FrameType, Callable[[TopicFold[Any], Frame], None]]] = {

@@ -11,15 +11,16 @@ from dataclasses import dataclass, field
 
 from headwater.config.topic import TopicSettings, stored_settings
 from headwater.core.durability import Durability
-from headwater.format.control import decode_head_watermark
-from headwater.format.frame import Frame, FrameType
-from headwater.format.snapshot import KeyMeta, Snapshot, TopicMeta
-from headwater.format.topic_frames import (
+from headwater.format.control_frames import (
     CheckpointEntry,
+    IdempotencyEntry,
     SettingsChanged,
     TopicCreated,
     decode_body,
+    decode_head_watermark,
 )
+from headwater.format.frame import Frame, FrameType
+from headwater.format.snapshot import Snapshot, TopicMeta
 from headwater.recovery.history.floors import Floors
 from headwater.recovery.history.topics import TopicFold, TopicSink, TopicTable
 from headwater.recovery.topics.stored_topic import StoredTopic
@@ -70,7 +71,7 @@ class KnownTopic:
     last_ts: int = 0
     ceiling: int = 0
     """No seq up to here may be handed out again."""
-    keys: tuple[KeyMeta, ...] = ()
+    keys: tuple[IdempotencyEntry, ...] = ()
     meta: TopicMeta | None = None
     """What the snapshot says; None for a topic it does not know."""
     touched: bool = False

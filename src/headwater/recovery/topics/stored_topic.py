@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from headwater.config.topic import TopicSettings
 from headwater.core.arrays import numpy
+from headwater.format.control_frames import CheckpointEntry
 from headwater.format.frame import FrameFlag
 from headwater.format.segment import (
     INDEX_ENTRY,
@@ -18,7 +19,6 @@ from headwater.format.segment import (
     index_flags,
 )
 from headwater.format.snapshot import TopicMeta
-from headwater.format.topic_frames import CheckpointEntry
 from headwater.model.loss import Loss
 from headwater.model.topic import TopicLog
 from headwater.recovery.history.floors import Floors

@@ -9,7 +9,7 @@ with the head of the request or with the connection.
 `quotas` counts what each key uses: requests under way, open streams, connections. Limits are
 shares: no key can take all connections of the server or all of its streams.
 
-`sites` protects a server without keys from web pages: it compares Host, Origin, Referer and
+`access` protects a server without keys from web pages: it compares Host, Origin, Referer and
 Sec-Fetch-Site and refuses requests that a page of another site sent.
 
 All of it is called on the loop thread. docs/access.md lists every route with its scope; a test

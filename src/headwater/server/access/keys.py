@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Final
 
-from headwater.core.errors import RequestError
+from headwater.core.errors import HeadwaterError, RequestError
 from headwater.core.limits import INTEGER_MAX
+from headwater.model.machines.errors import MachineError
 from headwater.wire.http_errors import HttpError
 
 
@@ -64,8 +65,9 @@ class ApiKey:
     organisation: int = ORGANISATION_DEFAULT
     """Whose Kafka topics its `kafka:<topic>:<partition>` names are."""
     tenant: str = ""
-    """What the ids of its instances begin with in the log of the machines; see `instance_names`.
-    Empty for a key without a tenant: of the first organisation, without prefixes."""
+    """What the ids of its instances begin with in the log of the machines: see
+    `machines.operations`, which adds it; an answer or a refusal must not show it. Empty for a key
+    without a tenant: of the first organisation, without prefixes."""
 
     @property
     def label(self) -> str:
@@ -144,6 +146,14 @@ class KeyRing:
     def __len__(self) -> int:
         return len(self._keys)
 
+    def by_place(self) -> list[ApiKey]:
+        """Whoever may come, by the place that processes of one server call them by."""
+        return [ANYONE, *self._keys]
+
+    def place_of(self, key: ApiKey) -> int:
+        """Of a key that was found here."""
+        return self.by_place().index(key)
+
     def find(self, authorization: bytes | None) -> ApiKey:
         """The key of an Authorization header. Every key is compared, whichever matches."""
         if not self._keys:
@@ -172,3 +182,17 @@ def _digest(secret: bytes) -> bytes:
 
 def _unauthorized(message: str) -> HttpError:
     return HttpError("unauthorized", message, headers={"www-authenticate": "Bearer"})
+
+
+def own_id(key: ApiKey, full: str) -> str:
+    return full.removeprefix(key.tenant) if key.tenant else full
+
+
+def own_error(key: ApiKey | None, error: HeadwaterError) -> HeadwaterError:
+    """A refusal by the machines names the instance; for a tenant as it has called it."""
+    if key is None or not key.tenant or not isinstance(error, MachineError):
+        return error
+    if key.tenant not in str(error):
+        return error
+    said = str(error).replace(key.tenant, "")
+    return MachineError(error.code, said, details=error.detail)

@@ -1,18 +1,24 @@
-"""Health and readiness."""
+"""Health and readiness, and the routes of the probes and of the status."""
 
 from __future__ import annotations
+
+from typing import Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.version import __version__
 from headwater.server.access.access import Access
-from headwater.server.access.keys import ANONYMOUS, ApiKey
+from headwater.server.access.keys import ANONYMOUS, ApiKey, Scope
 from headwater.server.health.damage import damage_seen, ledgers_of, parts_seen
-from headwater.server.health.log_states import poison_of, state_of
 from headwater.server.health.overview import Overview
 from headwater.server.health.retention import gaps_in_brief
+from headwater.server.health.status import status
+from headwater.server.health.trace import trace
+from headwater.server.health.watches import poison_of, state_of
 from headwater.server.http.exchange import Exchange
+from headwater.server.http.route_table import Parameter, Route
 from headwater.server.http.topic_handlers import answer
 from headwater.wire.http_errors import HttpError
+from headwater.wire.status_answers import StatusAnswer, TraceAnswer
 
 
 def health(overview: Overview, exchange: Exchange) -> None:
@@ -54,3 +60,26 @@ def _key_if_any(access: Access, exchange: Exchange) -> ApiKey:
         return access.keys.find(exchange.headers.get(b"authorization"))
     except HeadwaterError:
         return ANONYMOUS
+
+
+HEALTH_ROUTES: Final = (
+    Route("GET", "/v0/health", health, "The process lives", is_open=True,
+          served_by=Overview),
+    Route("GET", "/healthz", health, "The process lives", is_open=True,
+          served_by=Overview),
+    Route("GET", "/v0/ready", ready, "Requests are served", is_open=True,
+          errors=("not_ready",), served_by=Overview),
+    Route("GET", "/readyz", ready, "Requests are served", is_open=True,
+          errors=("not_ready",), served_by=Overview),
+    Route(
+        "GET", "/v0/status", status, "The server at a glance: log, pressure, totals",
+        Scope.READ,
+        answer=StatusAnswer, served_by=Overview,
+    ),
+    Route(
+        "GET", "/v0/trace", trace, "What writes waited for, where that was long",
+        Scope.ADMIN,
+        query=(Parameter("after", "integer", "only waits with a higher number"),),
+        answer=TraceAnswer,
+    ),
+)  # fmt: skip

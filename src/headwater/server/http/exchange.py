@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.units import KIB
-from headwater.server.access.tenants import own_error
+from headwater.server.access.keys import own_error
 from headwater.server.failures import unforeseen
 from headwater.wire.http_errors import HttpError, error_body, error_headers, status_of
 from headwater.wire.http_response import answer_head, header_lines, json_answer, short_json_answer

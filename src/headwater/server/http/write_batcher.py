@@ -15,16 +15,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater.config.server import LimitSettings
-from headwater.config.topic import Discard
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError
-from headwater.core.results import Appended
 from headwater.core.units import MIB
-from headwater.engine.owner import Pending
 from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, checked_key
 from headwater.format.frame import FrameFlag
@@ -32,13 +28,13 @@ from headwater.native import compiled
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
+from headwater.server.http.turn_writer import TurnWriter, WriteGroup
 from headwater.server.http.write_handler import encode_request, write_records, write_request
 from headwater.server.http.write_replies import WriteReplies
 from headwater.wire.requests import WriteRequest, decode_request
 
 if TYPE_CHECKING:
-    from headwater.engine.engine import Engine
-    from headwater.engine.state.topic import Topic
+    from headwater.server.access.quotas import Usage
     from headwater.server.http.request_head import Head
 
 _native: Final = compiled("bodies")
@@ -57,28 +53,26 @@ def take_write(batcher: WriteBatcher, exchange: Exchange) -> None:
         batcher.write_alone(exchange)
 
 
-class _Batch:
-    """Writes to one topic, how many records each brings, and these, in the same order."""
+class ExchangeGroup(WriteGroup):
+    """Requests of connections of this process, how many records each brings, and these."""
 
-    __slots__ = ("came", "counts", "keys", "members", "records", "topic")
+    __slots__ = ("came", "counts", "keys", "members", "sink")
 
-    def __init__(self, topic: Topic) -> None:
-        self.topic = topic
+    def __init__(self, name: str, usage: Usage, sink: WriteSink) -> None:
+        super().__init__(name, usage, 0, EncodedRecords([], [], [], []))
+        self.sink = sink
         self.came: list[Exchange] = []
-        self.begin()
-
-    def begin(self) -> None:
         self.members: list[Exchange] = []
+        """Those of them whose records these are."""
         self.counts: list[int] = []
-        self.records = EncodedRecords([], [], [], [])
         self.keys: set[bytes] = set()
 
     def take(self, counts: list[int], records: EncodedRecords) -> None:
         """All that came."""
         self.members, self.counts, self.records = self.came, counts, records
+        self.requests = len(counts)
 
     def add(self, exchange: Exchange, encoded: EncodedRecords, key: bytes | None = None) -> None:
-        exchange.usage.begin()
         records = self.records
         if key is not None:
             records.keys = records.keys or []
@@ -91,60 +85,128 @@ class _Batch:
         records.size += encoded.size
         self.members.append(exchange)
         self.counts.append(len(encoded))
+        self.requests += 1
+
+    def cut(self) -> ExchangeGroup:
+        """Those that were added so far; this one begins anew."""
+        filled = ExchangeGroup(self.name, self.usage, self.sink)
+        filled.members, self.members = self.members, filled.members
+        filled.counts, self.counts = self.counts, filled.counts
+        filled.records, self.records = self.records, filled.records
+        filled.requests, self.requests = self.requests, 0
+        self.keys.clear()
+        return filled
+
+    def written(self, write: Write, first_seq: int) -> None:
+        assert write.result is not None, "it is done"
+        self.told(first_seq, write.result.head_seq, write.sync_us, write.throttle_us)
+
+    def told(self, first_seq: int, head_seq: int, sync_us: int, throttle_us: int) -> None:
+        shared = self.name, head_seq, sync_us, throttle_us
+        mistakes = self.sink.replies.add(self.members, self.counts, first_seq, shared)
+        if mistakes:
+            raise mistakes[0]
+
+    def alone(self) -> None:
+        for exchange in self.members:
+            exchange.attempt(self.sink.write_alone)
+
+    def failed(self, error: HeadwaterError) -> None:
+        mistakes: list[Exception] = []
+        for exchange in self.members:
+            try:
+                exchange.fail(error)
+            except Exception as mistake:  # the requests behind it are answered all the same (I15)
+                mistakes.append(mistake)
+        if mistakes:
+            raise mistakes[0]
+
+    def broken(self, error: Exception) -> None:
+        for exchange in self.members:
+            exchange.broken(error)
+
+
+class WriteSink(Protocol):
+    """Where the writes of a turn go: into the engine of this process, or to another one."""
+
+    replies: WriteReplies
+    takes_pipelined: bool
+    """Also those behind others on their connection that are not answered yet."""
+
+    def takes(self, name: str) -> bool:
+        """Whether writes to this topic can go together."""
+
+    def submit(self, groups: Sequence[ExchangeGroup]) -> None:
+        """Have them written; none is empty."""
+
+    def take_unusual(self, group: ExchangeGroup, exchange: Exchange) -> None:
+        """One whose body may bring more than payloads and tags, or be wrong. Those of the group
+        that were added come before it."""
+
+    def write_alone(self, exchange: Exchange) -> None:
+        """One write by itself."""
 
 
 class WriteBatcher:
     """Filled by the connections, emptied when the loop has read from all that had something."""
 
     def __init__(
-        self, backend: Backend, limits: LimitSettings, loop: asyncio.AbstractEventLoop
+        self, sink: WriteSink, limits: LimitSettings, loop: asyncio.AbstractEventLoop
     ) -> None:
-        self._backend = backend
+        self._sink = sink
         self._record_bytes_max = limits.record_bytes
         self._loop = loop
-        self.replies = WriteReplies()
-        self.engine: Engine | None = None
-        """None until there is one to write to."""
-        self._batches: dict[str, _Batch] = {}
+        self._groups: dict[str | tuple[str, Usage], ExchangeGroup] = {}
+        """By the name of the topic; with the key where another one came first."""
         self._came = 0
         self._came_bytes = 0
 
     def add(self, exchange: Exchange) -> bool:
         """Take a write along; False when its topic has to check each by itself."""
-        if self.engine is None:
-            return False
         if self._came >= MEMBERS_MAX or self._came_bytes >= TURN_BYTES:
             self.flush()
-        name = exchange.head.parameters[0]
-        batch = self._batches.get(name)
-        if batch is None:
-            topic = self.engine.find(name)
-            if topic is None or not _takes_batches(topic):
+        follows = exchange.connection.is_waiting
+        if follows and not self._sink.takes_pipelined:
+            return False
+        name, usage = exchange.head.parameters[0], exchange.usage
+        place: str | tuple[str, Usage] = name
+        group = self._groups.get(name)
+        if group is not None and group.usage is not usage:
+            if follows:
+                self.flush()  # the one before it may be of another key, and stays before it
+            place = name, usage
+            group = self._groups.get(place)
+        if group is None:
+            if not self._sink.takes(name):
                 return False
-            if not self._batches:
+            if not self._groups:
                 self._loop.call_soon(self.flush)
-            batch = self._batches[name] = _Batch(topic)
-        batch.came.append(exchange)
+            group = self._groups[place] = ExchangeGroup(name, usage, self._sink)
+        group.came.append(exchange)
+        if not self._sink.takes_pipelined:
+            exchange.is_slow = True
         self._came += 1
         self._came_bytes += len(exchange.body)
         return True
 
     def write_alone(self, exchange: Exchange) -> None:
-        write_records(self._backend, exchange)
+        self._sink.write_alone(exchange)
 
     def flush(self) -> None:
-        if not self._batches:
+        if not self._groups:
             return
-        batches, self._batches = list(self._batches.values()), {}
+        groups, self._groups = list(self._groups.values()), {}
         self._came = self._came_bytes = 0
-        bodies = [exchange.body for batch in batches for exchange in batch.came]
+        bodies = [exchange.body for group in groups for exchange in group.came]
         counts, datas, tags = self._read(bodies)
         row = at = 0
-        for batch in batches:
-            first_row, row = row, row + len(batch.came)
+        for group in groups:
+            first_row, row = row, row + len(group.came)
             first, at = at, at + sum(counts[first_row:row])
-            self._fill(batch, counts[first_row:row], datas[first:at], tags[first:at])
-        self._send(batches)
+            self._fill(group, counts[first_row:row], datas[first:at], tags[first:at])
+        filled = [group for group in groups if group.requests]
+        if filled:
+            self._sink.submit(filled)
 
     def _read(self, bodies: list[bytes | bytearray]) -> tuple[list[int], list[bytes], list[bytes]]:
         """How many records each of the bodies brings that brings payloads, maybe tags, and nothing
@@ -159,101 +221,58 @@ class WriteBatcher:
         return read
 
     def _fill(
-        self, batch: _Batch, counts: list[int], datas: list[bytes], tags: list[bytes]
+        self, group: ExchangeGroup, counts: list[int], datas: list[bytes], tags: list[bytes]
     ) -> None:
-        usage, came = batch.came[0].usage, len(batch.came)
-        if (
-            all(counts)
-            and all(exchange.head.usage is usage for exchange in batch.came)
-            and usage.has_room(came)
-        ):
-            usage.in_flight += came
-            batch.take(counts, _plain(datas, tags))
+        if all(counts):
+            group.take(counts, _plain(datas, tags))
             return
         at = 0
-        for exchange, count in zip(batch.came, counts, strict=True):
+        for exchange, count in zip(group.came, counts, strict=True):
             first, at = at, at + count
             try:
                 if count:
-                    batch.add(exchange, _plain(datas[first:at], tags[first:at]))
+                    group.add(exchange, _plain(datas[first:at], tags[first:at]))
                 else:
-                    self._decode(batch, exchange)
+                    self._sink.take_unusual(group, exchange)
             except HeadwaterError as error:
                 exchange.fail(error)
             except Exception as error:
                 exchange.broken(error)
 
-    def _decode(self, batch: _Batch, exchange: Exchange) -> None:
-        """One that may bring more than payloads and tags."""
+
+class LocalWrites:
+    """Into the engine of this process."""
+
+    takes_pipelined = True
+
+    def __init__(self, backend: Backend, writer: TurnWriter, limits: LimitSettings) -> None:
+        self._backend = backend
+        self._writer = writer
+        self._record_bytes_max = limits.record_bytes
+        self.replies = WriteReplies()
+        writer.senders.append(self.replies.send)
+        self.takes = writer.takes
+        self.submit = writer.submit
+
+    def take_unusual(self, group: ExchangeGroup, exchange: Exchange) -> None:
         request = decode_request(body_of(exchange), WriteRequest)
         key = None if request.idempotency_key is None else checked_key(request.idempotency_key)
-        if _goes_along(request) and not (key is not None and self._is_known(batch, key)):
-            batch.add(exchange, encode_request(request, self._record_bytes_max), key)
+        if _goes_along(request) and not (key is not None and self._is_known(group, key)):
+            group.add(exchange, encode_request(request, self._record_bytes_max), key)
             return
-        self._send([batch])
-        batch.begin()
+        if group.requests:
+            self.submit([group.cut()])
         write_request(self._backend, exchange, request)
 
-    def _is_known(self, batch: _Batch, key: bytes) -> bool:
+    def _is_known(self, group: ExchangeGroup, key: bytes) -> bool:
         """A write with this key was made before, or is among these: it gets the same answer."""
-        engine = self.engine
-        assert engine is not None
-        now_ms = engine.core.clock.wall_ms()
-        return key in batch.keys or batch.topic.keys.lookup(key, now_ms) is not None
+        engine = self._backend.engine
+        topic = engine.find(group.name)
+        known = None if topic is None else topic.keys.lookup(key, engine.core.clock.wall_ms())
+        return key in group.keys or known is not None
 
-    def _send(self, batches: Sequence[_Batch]) -> None:
-        engine = self.engine
-        assert engine is not None
-        by_topic: dict[Topic, _Batch] = {}
-        for batch in batches:
-            if batch.members and engine.find(batch.topic.name) is not batch.topic:
-                self._send_one_by_one(batch)  # it was dropped since they came
-            elif batch.members:
-                batch.records.writers = len(batch.members)
-                by_topic[batch.topic] = batch
-        try:
-            started = engine.append_turn({topic: b.records for topic, b in by_topic.items()})
-        except Exception as error:  # a mistake of ours: every request gets an answer (I15)
-            for batch in by_topic.values():
-                for exchange in batch.members:
-                    exchange.usage.end()
-                    exchange.broken(error)
-            return
-        for batch, write in zip(by_topic.values(), started, strict=True):
-            if isinstance(write, HeadwaterError):
-                self._send_one_by_one(batch)
-            elif write.done:
-                self._answer(batch.counts, batch.members, write)
-            else:
-                write.on_done = partial(self._answer, batch.counts, batch.members)
-        self.replies.send()
-
-    def _send_one_by_one(self, batch: _Batch) -> None:
-        """Nothing of them was taken together. Alone, each gets the answer that is its own."""
-        for exchange in batch.members:
-            exchange.usage.end()
-            exchange.attempt(self.write_alone)
-
-    def _answer(self, counts: list[int], members: list[Exchange], write: Pending[Appended]) -> None:
-        assert isinstance(write, Write)
-        for exchange in members:
-            exchange.usage.in_flight -= 1
-        if write.error is None:
-            mistakes = self.replies.add(members, counts, write)
-        else:
-            mistakes = _fail_all(members, write.error)
-        if mistakes:
-            raise mistakes[0]
-
-
-def _fail_all(exchanges: Sequence[Exchange], error: HeadwaterError) -> list[Exception]:
-    mistakes: list[Exception] = []
-    for exchange in exchanges:
-        try:
-            exchange.fail(error)
-        except Exception as mistake:  # the requests behind it are answered all the same (I15)
-            mistakes.append(mistake)
-    return mistakes
+    def write_alone(self, exchange: Exchange) -> None:
+        write_records(self._backend, exchange)
 
 
 def has_plain_head(head: Head) -> bool:
@@ -281,11 +300,4 @@ def _goes_along(request: WriteRequest) -> bool:
         and request.config is None
         and not request.disable_backpressure
         and all(record.deliver_at is None for record in request.records)
-    )
-
-
-def _takes_batches(topic: Topic) -> bool:
-    """One that is there for good, and does not check each write for room."""
-    return (
-        topic.loaded and topic.creation is None and topic.log.settings.discard is not Discard.REJECT
     )

@@ -12,7 +12,6 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Final
 
-from headwater.engine.topics.publisher import Write
 from headwater.native import compiled
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
@@ -28,6 +27,9 @@ Reply = tuple[int, int, int, int, int, bytes, int, int, int]
 """A socket, the number of a request, its first seq and how many it has, when it came; then what the
 writes of its topic have in common: how the answers begin, the head, how long the sync and the wait
 for pressure took."""
+Told = tuple[str, int, int, int]
+"""What is said of all writes of a group: the topic, its head, how long the sync and the wait for
+pressure took."""
 _SHORT_RECORDS_MAX: Final = 25
 """The answer to a write of so many records is too short to be packed, whatever its numbers."""
 
@@ -39,19 +41,15 @@ class WriteReplies:
         self._exchanges: list[Exchange] = []
         self._replies: list[Reply] = []
 
-    def add(self, exchanges: list[Exchange], counts: list[int], write: Write) -> list[Exception]:
-        """Answer requests whose records, so many of each, are this write, one after the other. What
+    def add(
+        self, exchanges: list[Exchange], counts: list[int], first_seq: int, told: Told
+    ) -> list[Exception]:
+        """Answer requests whose records, so many of each, have the seqs from the first one on. What
         cannot go straight to its socket is sent now, the rest in `send`. Gives the failures that
         are mistakes of ours: the requests behind such a one are answered all the same."""
-        assert write.result is not None, "it is done"
-        shared = (
-            _opening_of(write.topic.name),
-            write.result.head_seq,
-            write.sync_us,
-            write.throttle_us,
-        )
+        shared = (_opening_of(told[0]), *told[1:])
         mistakes: list[Exception] = []
-        seq = write.first_seq
+        seq = first_seq
         for exchange, count in zip(exchanges, counts, strict=True):
             connection = exchange.connection
             own = (exchange.number, seq, count, exchange.started_us)

@@ -2,9 +2,9 @@
 
 `operations` has one function for each thing that the network may ask of machines, for HTTP and RCPX
 alike. It checks what the key may name, translates ids, and returns an operation of the engine.
-`machine_handlers` and `instance_handlers` are the HTTP handlers on top, `routes` is their table.
+`handlers` has the HTTP handlers on top, `routes` is their table.
 
-`instance_names` maps the ids that a tenant uses to the full ids in the log and back (decision
+`operations` also maps the ids that a tenant uses to the full ids in the log and back (decision
 0033): tenants may give the same id to different instances and never see each other's.
 
 `transition_follower` reads transitions for one client: history from the log first, then live, at
@@ -23,4 +23,4 @@ client of their own. A change waits for the log only, without a task (`OneStep`)
 from headwater.core.late_names import late_modules
 
 # A server whose machines nobody asks for needs what follows transitions alone.
-__getattr__ = late_modules(__name__, ("instance_names", "operations", "routes"))
+__getattr__ = late_modules(__name__, ("operations", "routes"))

@@ -18,10 +18,14 @@ from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.operation import HttpOperation
 from headwater.server.http.topic_handlers import flag, number
-from headwater.server.machines import instance_names, operations
+from headwater.server.machines import operations
 from headwater.server.machines.transition_follower import TransitionFeed, TransitionFollower
-from headwater.server.streams.event_stream import require_event_stream
-from headwater.server.streams.open_streams import OpenStreams
+from headwater.server.streams.open_streams import (
+    OpenStreams,
+    SseStream,
+    answers_head,
+    require_event_stream,
+)
 from headwater.wire import sse
 
 if TYPE_CHECKING:
@@ -44,11 +48,8 @@ class InstanceStreams(NamedTuple):
 
 def open_watch(service: InstanceStreams, exchange: Exchange) -> None:
     require_event_stream(exchange)
-    if exchange.method == b"HEAD":
-        exchange.answer(200, b"", sse.HEADERS)
+    if answers_head(exchange):
         return
-    if exchange.connection.is_waiting:
-        raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
     query, key, backend = exchange.query(), exchange.key, service.feed.backend
     lists = {name: query[name].split(",") for name in LISTS if query.get(name)}
     wanted = requests.watch_filter(query.get("instance_id") or None, **lists)
@@ -63,9 +64,8 @@ def open_watch(service: InstanceStreams, exchange: Exchange) -> None:
         except HeadwaterError:
             watcher.close()
             raise
-        WatchStream(
-            service, exchange, key, watcher, begin=position, with_ctx=with_ctx, idle_us=idle_us
-        ).begin()
+        stream = WatchStream(service, exchange, watcher, with_ctx=with_ctx, idle_us=idle_us)
+        stream.begin(position)
 
     opening = _open_watcher(backend, key, wanted, start)
     HttpOperation(backend, exchange, opening, begin).begin()
@@ -93,46 +93,33 @@ def _start(exchange: Exchange, from_offset: str | None) -> int | None:
     return int(given) + 1 if seen else int(given)
 
 
-class WatchStream:
+class WatchStream(SseStream):
     """One open stream."""
+
+    heartbeat_us = HEARTBEAT_US
 
     def __init__(
         self,
         service: InstanceStreams,
         exchange: Exchange,
-        key: ApiKey,
         watcher: Watcher,
         *,
-        begin: int,
         with_ctx: bool,
         idle_us: int,
     ) -> None:
-        self._streams = service.streams
+        super().__init__(service.streams, exchange)
         self._transition_cache = service.feed.cache
-        self._exchange = exchange
-        self._connection = exchange.connection
-        self._key = key
         self._with_ctx = with_ctx
-        self._begin = begin
         self._idle_us = idle_us
         self._follower = TransitionFollower(service.feed, watcher, self)
-        self._sent_us = self._event_us = service.streams.now_us()
-        self._ended = False
+        self._event_us = self._sent_us
 
-    def begin(self) -> None:
-        connection = self._connection
-        self._exchange.on_gone = self._close
-        connection.on_resumed = self._follower.pump
-        self._exchange.begin_stream(200, sse.HEADERS)
-        begin = {"wal_offset": self._begin, "wal_offset_text": str(self._begin)}
+    def begin(self, position: int) -> None:
+        begin = {"wal_offset": position, "wal_offset_text": str(position)}
         # A client that loses the connection before a first event comes back to where it was.
-        self._send(sse.RETRY + sse.json_event(b"begin", begin, b"%d" % (self._begin - 1)))
-        self._streams.add_sse(self, connection)
+        self._open(self._follower.pump, sse.json_event(b"begin", begin, b"%d" % (position - 1)))
+        self._event_us = self._sent_us
         self._follower.begin()
-
-    @property
-    def has_room(self) -> bool:
-        return not self._connection.paused
 
     def send_events(self, events: Sequence[TransitionEvent]) -> None:
         transition_cache = self._transition_cache
@@ -143,7 +130,7 @@ class WatchStream:
                     transition_cache.of(event, with_ctx=self._with_ctx),
                     b"%d" % event.wal_offset,
                 )
-                for event in (instance_names.own_event(self._key, each) for each in events)
+                for event in (operations.own_event(self._key, each) for each in events)
             )
         )
 
@@ -165,9 +152,8 @@ class WatchStream:
             # Said, because a server that stops ends its streams too, and those go on elsewhere.
             self._send(sse.json_event(b"idle", {"idle_ms": self._idle_us // 1_000}))
             self.end()
-        elif now_us - self._sent_us >= HEARTBEAT_US and self.has_room:
-            self._sent_us = now_us
-            self._connection.send(sse.heartbeat(self._streams.wall_ms()))
+        else:
+            super().beat(now_us)
 
     def _is_idle(self, now_us: int) -> bool:
         """Nothing came for as long as the client waits. While the past is still read there is
@@ -175,18 +161,9 @@ class WatchStream:
         waited = 0 <= self._idle_us <= now_us - self._event_us
         return waited and self._follower.is_up_to_date
 
-    def end(self) -> None:
-        """The server ends the stream; the client may come back with its last id."""
-        self._close()
-        self._connection.close()
-
     def _send(self, frames: bytes) -> None:
-        self._sent_us = self._event_us = self._streams.now_us()
-        self._connection.send(frames)
+        self._say(frames)
+        self._event_us = self._sent_us
 
-    def _close(self) -> None:
-        if self._ended:
-            return
-        self._ended = True
+    def _let_go(self) -> None:
         self._follower.close()
-        self._streams.remove_sse(self, self._key)

@@ -12,7 +12,7 @@ from headwater.model.machines.errors import BAD_REQUEST, MachineError
 from headwater.server.access.keys import Scope
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import TOKEN, Handler, Parameter, Route
-from headwater.server.machines import instance_handlers, instance_stream, machine_handlers
+from headwater.server.machines import handlers, instance_stream
 from headwater.wire import machine_answers as answers
 from headwater.wire.machine_requests import (
     ApplyEventBody,
@@ -32,7 +32,7 @@ CHANGING: Final = (*BODY, *STORAGE)
 
 _ROUTES: Final = (
     Route(
-        "PUT", VERSION, machine_handlers.put_machine,
+        "PUT", VERSION, handlers.put_machine,
         "Define a version of a machine; it never changes",
         Scope.WRITE, PutMachineBody,
         answer=answers.MachinePutAnswer,
@@ -41,13 +41,13 @@ _ROUTES: Final = (
         names_topic=True,
     ),
     Route(
-        "GET", VERSION, machine_handlers.get_machine, "Look at a version of a machine, or `latest`",
+        "GET", VERSION, handlers.get_machine, "Look at a version of a machine, or `latest`",
         Scope.READ,
         answer=answers.MachineAnswer, errors=("BAD_REQUEST", "MACHINE_NOT_FOUND"),
         names_topic=True,
     ),
     Route(
-        "GET", VERSION + "/drawing", machine_handlers.draw_machine, "A picture of a machine",
+        "GET", VERSION + "/drawing", handlers.draw_machine, "A picture of a machine",
         Scope.READ,
         query=(
             Parameter("format", "string", "svg, or mermaid for text"),
@@ -56,33 +56,33 @@ _ROUTES: Final = (
         errors=("BAD_REQUEST", "MACHINE_NOT_FOUND", "INSTANCE_NOT_FOUND"), names_topic=True,
     ),
     Route(
-        "GET", "/v0/machines", machine_handlers.list_machines, "List machines and their versions",
+        "GET", "/v0/machines", handlers.list_machines, "List machines and their versions",
         Scope.READ, answer=answers.MachineListAnswer,
     ),
     Route(
-        "POST", "/v0/machines/wal/read", machine_handlers.read_wal, "Read the log of the machines",
+        "POST", "/v0/machines/wal/read", handlers.read_wal, "Read the log of the machines",
         Scope.ADMIN, WalReadBody,
         answer=answers.WalReadAnswer, errors=(*BODY, "storage_failed"),
     ),
     Route(
-        "GET", "/v0/machines/wal/stats", machine_handlers.wal_stats,
+        "GET", "/v0/machines/wal/stats", handlers.wal_stats,
         "How large the machines' log is",
         Scope.READ, answer=answers.WalStatsAnswer,
     ),
     Route(
-        "POST", "/v0/machines/compact", machine_handlers.compact,
+        "POST", "/v0/machines/compact", handlers.compact,
         "Take a snapshot and drop the log before it",
         Scope.ADMIN, CompactBody, answer=answers.CompactedAnswer, errors=CHANGING,
     ),
     Route(
-        "POST", "/v0/instances", instance_handlers.create_instance, "Make an instance",
+        "POST", "/v0/instances", handlers.create_instance, "Make an instance",
         Scope.WRITE, CreateInstanceBody,
         answer=answers.InstanceMadeAnswer,
         answers={200: "made before, under the same key", 201: "made"},
         errors=(*CHANGING, "MACHINE_NOT_FOUND", "INSTANCE_EXISTS", "CONFLICT"),
     ),
     Route(
-        "GET", "/v0/instances", instance_handlers.list_instances, "List instances, by id",
+        "GET", "/v0/instances", handlers.list_instances, "List instances, by id",
         Scope.READ,
         answer=answers.InstanceListAnswer,
         query=(
@@ -94,7 +94,7 @@ _ROUTES: Final = (
         errors=("BAD_REQUEST",),
     ),
     Route(
-        "POST", "/v0/instances/batch", instance_handlers.run_batch,
+        "POST", "/v0/instances/batch", handlers.run_batch,
         "Several operations, whole or each",
         Scope.WRITE, BatchBody,
         answer=answers.BatchAnswer,
@@ -122,18 +122,18 @@ _ROUTES: Final = (
         served_by=instance_stream.InstanceStreams,
     ),
     Route(
-        "GET", INSTANCE, instance_handlers.get_instance, "Look at an instance",
+        "GET", INSTANCE, handlers.get_instance, "Look at an instance",
         Scope.READ, answer=answers.InstanceAnswer, errors=("INSTANCE_NOT_FOUND",),
     ),
     Route(
-        "DELETE", INSTANCE, instance_handlers.delete_instance, "Delete an instance",
+        "DELETE", INSTANCE, handlers.delete_instance, "Delete an instance",
         Scope.DELETE,
         answer=answers.InstanceDeletedAnswer,
         query=(Parameter("idempotency_key", "string", "a repeat does nothing"),),
         errors=("BAD_REQUEST", "INSTANCE_NOT_FOUND", *STORAGE),
     ),
     Route(
-        "POST", INSTANCE + "/events", instance_handlers.apply_event,
+        "POST", INSTANCE + "/events", handlers.apply_event,
         "Apply an event to an instance",
         Scope.WRITE, ApplyEventBody,
         answer=answers.EventAppliedAnswer,
@@ -142,21 +142,21 @@ _ROUTES: Final = (
         ),
     ),
     Route(
-        "GET", INSTANCE + "/history", instance_handlers.history, "What happened to an instance",
+        "GET", INSTANCE + "/history", handlers.history, "What happened to an instance",
         Scope.READ,
         answer=answers.HistoryAnswer,
         query=(Parameter("limit", "integer", "the newest so many; 100, at most 1000"),),
         errors=("BAD_REQUEST", "INSTANCE_NOT_FOUND", "storage_failed"),
     ),
     Route(
-        "POST", INSTANCE + "/migrate", instance_handlers.migrate,
+        "POST", INSTANCE + "/migrate", handlers.migrate,
         "Move an instance to another version of its machine",
         Scope.WRITE, MigrateBody,
         answer=answers.MigratedAnswer,
         errors=(*CHANGING, "INSTANCE_NOT_FOUND", "MACHINE_NOT_FOUND", "CONFLICT"),
     ),
     Route(
-        "POST", INSTANCE + "/snapshot", instance_handlers.snapshot_instance,
+        "POST", INSTANCE + "/snapshot", handlers.snapshot_instance,
         "A snapshot of one instance",
         Scope.WRITE,
         answer=answers.InstanceSnapshotAnswer, errors=("INSTANCE_NOT_FOUND", *STORAGE),

@@ -8,8 +8,8 @@ waits.
 
 `operations.OPERATIONS` is the table: the name of an operation, the decoder of its params, the scope
 it needs, the function that runs it. Most of those functions are `machines.operations`, shared with
-HTTP. `runner` carries an operation of the engine to its response. `session` has HELLO, AUTH, PING
-and BYE.
+HTTP. `runner` carries an operation of the engine to its response. HELLO, AUTH, PING and BYE
+stand beside the table.
 
 APPLY_EVENT is most of the traffic and has a short way: `event_requests` decodes it at once and
 hands it to the batcher of the machines' log, together with those of other connections.
@@ -17,7 +17,7 @@ hands it to the batcher of the machines' log, together with those of other conne
 `subscriptions` pushes transitions to clients that watch, while they take what was sent before; a
 client that is too slow gets a gap with the first and last offset of what it missed.
 
-Everything runs on the loop thread and without a task per request. `errors` turns our errors into
+Everything runs on the loop thread and without a task per request. `caller` turns our errors into
 those of the protocol. Start reading at `connection` and `operations`.
 """
 

@@ -1,14 +1,42 @@
-"""What a request over RCPX, and the operation that answers it, need of their connection."""
+"""What a request over RCPX, and the operation that answers it, need of their connection; and what
+each error is called there. The codes are a closed list: clients know no others."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from headwater.core.errors import HeadwaterError
+from headwater.model.machines.errors import machine_code
 from headwater.server.access.keys import ApiKey
 from headwater.server.access.quotas import Usage
 from headwater.server.rcpx.endpoint import RcpxEndpoint
-from headwater.wire.rcpx.frame import WireMode
+from headwater.wire.http_errors import HttpError
+from headwater.wire.rcpx import RcpxProtocolError, WireMode, failed
+
+OF_ACCESS: Final[dict[str, tuple[str, bool]]] = {
+    "unauthorized": ("UNAUTHORIZED", False),
+    "forbidden": ("UNAUTHORIZED", False),
+    "throttled": ("RATE_LIMITED", True),
+    "not_ready": ("INTERNAL_ERROR", True),
+    "shutting_down": ("INTERNAL_ERROR", True),
+    "not_found": ("NOT_FOUND", False),
+}
+"""What the server itself refuses, by the code it has everywhere else."""
+
+
+def code_of(error: HeadwaterError) -> tuple[str, bool]:
+    """The code, and whether trying again may help."""
+    if isinstance(error, RcpxProtocolError):
+        return error.code, False
+    if isinstance(error, HttpError):
+        return OF_ACCESS.get(error.code, ("BAD_REQUEST", False))
+    return OF_ACCESS.get(error.code) or machine_code(error)
+
+
+def failure(request_id: bytes, error: HeadwaterError) -> bytes:
+    """The answer to a request that was refused."""
+    code, retryable = code_of(error)
+    return failed(request_id, code, str(error), retryable=retryable, details=error.detail)
 
 
 class RcpxCaller(Protocol):

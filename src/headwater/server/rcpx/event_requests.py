@@ -15,11 +15,10 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.event_batcher import PendingEvent
 from headwater.engine.machines.responses import applied
-from headwater.server.machines.instance_names import full_request, own_answer
-from headwater.server.machines.operations import event_request, sees_of
+from headwater.server.machines.operations import event_request, full_request, own_answer, sees_of
 from headwater.server.rcpx.caller import RcpxCaller
 from headwater.wire.machine_requests import ApplyEventParams
-from headwater.wire.rcpx.envelope import ID_CHARACTERS_MAX
+from headwater.wire.rcpx import ID_CHARACTERS_MAX
 
 OPERATION: Final = "APPLY_EVENT"
 _NAMED: Final = b'"APPLY_EVENT"'

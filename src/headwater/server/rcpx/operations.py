@@ -1,9 +1,11 @@
-"""Every RCPX operation: what it takes, what it needs, what it does. A table."""
+"""Every RCPX operation: what it takes, what it needs, what it does. A table; and HELLO, AUTH, PING,
+BYE: getting to know each other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -15,23 +17,108 @@ from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.responses import with_records
 from headwater.engine.operation import Operation, Work
 from headwater.model.machines.errors import bad_request
-from headwater.server.access.keys import Scope
+from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.backend import Backend
 from headwater.server.machines import operations as machines
-from headwater.server.rcpx import session, subscriptions
+from headwater.server.rcpx import subscriptions
 from headwater.server.rcpx.caller import RcpxCaller
 from headwater.server.rcpx.runner import RcpxRunner, Result
 from headwater.wire import machine_requests as requests
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_answers import BatchAnswer, MachineResponse
-from headwater.wire.rcpx.envelope import Request
-from headwater.wire.rcpx.frame import PAYLOAD_BYTES_MAX, VERSION
+from headwater.wire.machine_requests import (
+    BATCH_OPERATIONS_MAX,
+    LIST_LIMIT_MAX,
+    AuthParams,
+    HelloParams,
+    NoParams,
+)
+from headwater.wire.rcpx import (
+    PAYLOAD_BYTES_MAX,
+    VERSION,
+    RcpxProtocolError,
+    Request,
+    WireMode,
+)
 
+FEATURES: Final = (
+    "idempotency", "batch", "atomic_batch", "watch", "watch_from_offset", "wal_read", "compaction",
+    "ttl", "migrate", "history",
+)  # fmt: skip
+_SCOPES: Final = {
+    "read": Scope.READ,
+    "write": Scope.WRITE,
+    "delete": Scope.DELETE,
+    "owner": Scope.OWN,
+    "admin": Scope.ADMIN,
+}
 WAL_PAGE_BYTES: Final = PAYLOAD_BYTES_MAX // 4
 """Of the log in one answer, which contains it twice and has to fit into a frame."""
 _EMPTY: Final = b"{}"
 _encode = msgspec.json.Encoder().encode
 Run = Callable[[Any, Any], Result | Work[MachineResponse | Result]]
+
+
+def hello(connection: RcpxCaller, params: HelloParams) -> Result:
+    if params.protocol_version != VERSION:
+        raise RcpxProtocolError(
+            "UNSUPPORTED_PROTOCOL",
+            f"protocol version {params.protocol_version}; this server speaks {VERSION}",
+        )
+    mode = _agreed_mode(connection.mode, params.wire_modes)
+    connection.greet(params.client_name[:128])
+    body: dict[str, Any] = {
+        "protocol_version": VERSION,
+        "wire_mode": mode.value,
+        "server_name": "headwater",
+        "server_version": __version__,
+        "auth_required": connection.key is None,
+        "features": FEATURES,
+        "limits": {
+            "max_frame_size": PAYLOAD_BYTES_MAX,
+            "max_instances_per_list": LIST_LIMIT_MAX,
+            "max_batch_operations": BATCH_OPERATIONS_MAX,
+            "max_requests_under_way": connection.endpoint.limits.pipeline,
+        },
+    }
+    return Result(_encode(body), then=partial(connection.change_mode, mode))
+
+
+def _agreed_mode(spoken: WireMode | None, offered: list[str]) -> WireMode:
+    """The one that is spoken already if the client offers it, else its first that is known."""
+    spoken = spoken or WireMode.FRAMES
+    if not offered or spoken.value in offered:
+        return spoken
+    known = {mode.value: mode for mode in WireMode}
+    for name in offered:
+        if name in known:
+            return known[name]
+    raise RcpxProtocolError(
+        "UNSUPPORTED_PROTOCOL", f"none of the wire modes is known; known are: {', '.join(known)}"
+    )
+
+
+def auth(connection: RcpxCaller, params: AuthParams) -> Result:
+    if params.method != "bearer":
+        raise InvalidRequestError("the only method is bearer, with the secret of an API key")
+    try:
+        key = connection.endpoint.access.keys.find_secret(params.token.encode("utf-8", "replace"))
+    except HttpError as error:
+        raise RcpxProtocolError("AUTH_FAILED", str(error)) from error
+    connection.admit(key)
+    return Result(_encode({"authenticated": True, "permissions": _permissions(key)}))
+
+
+def _permissions(key: ApiKey) -> list[str]:
+    return [name for name, scope in _SCOPES.items() if scope in key.scopes]
+
+
+def ping(_connection: RcpxCaller, _params: NoParams) -> Result:
+    return Result(b'{"pong":true}')
+
+
+def bye(connection: RcpxCaller, _params: NoParams) -> Result:
+    return Result(b'{"goodbye":true}', then=connection.say_goodbye)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +195,7 @@ def _info(connection: RcpxCaller, _params: requests.NoParams) -> Operation[Resul
         "max_frame_bytes": PAYLOAD_BYTES_MAX,
         "max_batch_ops": requests.BATCH_OPERATIONS_MAX,
         "uptime_secs": endpoint.uptime_us // US_PER_S,
-        "features": session.FEATURES,
+        "features": FEATURES,
         "stats": {
             "connections": len(endpoint.connections) if whole else 1,
             "machines": counts.machines,
@@ -175,10 +262,10 @@ def _write(params: type[msgspec.Struct], run: Run, scope: Scope = Scope.WRITE) -
 READ, WRITE, DELETE, ADMIN = Scope.READ, Scope.WRITE, Scope.DELETE, Scope.ADMIN
 
 OPERATIONS: Final[dict[str, RcpxOperation]] = {
-    "HELLO": _operation(requests.HelloParams, session.hello, is_open=True),
-    "AUTH": _operation(requests.AuthParams, session.auth, is_open=True),
-    "PING": _operation(requests.NoParams, session.ping, is_open=True),
-    "BYE": _operation(requests.NoParams, session.bye, is_open=True),
+    "HELLO": _operation(requests.HelloParams, hello, is_open=True),
+    "AUTH": _operation(requests.AuthParams, auth, is_open=True),
+    "PING": _operation(requests.NoParams, ping, is_open=True),
+    "BYE": _operation(requests.NoParams, bye, is_open=True),
     "INFO": _operation(requests.NoParams, _info, READ),
     "PUT_MACHINE": _write(
         requests.PutMachineParams,

@@ -8,8 +8,8 @@ so that the server never sends what was deleted since.
 
 `topic_subscriptions.TopicSubscriptions` holds the topics that one client follows, with a cursor for
 each, and pumps them while the client's socket takes bytes. A slow client costs a bounded buffer and
-loses nothing but what the topic's own limits take (I14). Two streams use it: `event_stream`
-(server-sent events of a watch session that `watch_sessions` keeps) and `websocket` (subscribe and
+loses nothing but what the topic's own limits take (I14). Two streams use it: `watch_sessions`
+(server-sent events of a watch that it keeps) and `websocket` (subscribe and
 publish over one connection).
 
 `job_pusher` serves the workers of a queue: one line of workers for each queue and one task that

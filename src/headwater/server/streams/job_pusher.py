@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from headwater.core.errors import HeadwaterError, InvalidRequestError
+from headwater.core.errors import HeadwaterError
 from headwater.core.limits import CLAIM_JOBS_CLAMP, LEASE_MS_CLAMP
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.operation import Answered, Operation
@@ -30,8 +30,12 @@ from headwater.server.http.exchange import Exchange
 from headwater.server.http.job_text import fetch_jobs
 from headwater.server.http.queue_handlers import require_queue
 from headwater.server.http.topic_handlers import number
-from headwater.server.streams.event_stream import require_event_stream
-from headwater.server.streams.open_streams import OpenStreams
+from headwater.server.streams.open_streams import (
+    OpenStreams,
+    SseStream,
+    answers_head,
+    require_event_stream,
+)
 from headwater.wire import sse
 
 HEARTBEAT_US: Final = 10 * US_PER_S
@@ -61,11 +65,8 @@ def _open(pusher: JobPusher, exchange: Exchange, topic: Topic, node: str) -> Non
     Queues(pusher.backend.engine).of(topic)  # or it is none
     limit = number(exchange, "max", 1, *CLAIM_JOBS_CLAMP)
     lease_ms = number(exchange, "lease_ms", topic.log.settings.lease_ms, *LEASE_MS_CLAMP)
-    if exchange.method == b"HEAD":
-        exchange.answer(200, b"", sse.HEADERS)
+    if answers_head(exchange):
         return
-    if exchange.connection.is_waiting:
-        raise InvalidRequestError("a stream cannot stand behind requests that are not answered")
     pusher.streams.admit(exchange.key)
     pusher.begin(exchange, topic, node, limit, lease_ms)
 
@@ -206,31 +207,23 @@ def _answered(change: Change) -> Operation[None]:
     yield Answered(lambda: change)
 
 
-class WorkStream:
+class WorkStream(SseStream):
     """One worker: a connection, and what it has in hand."""
+
+    heartbeat_us = HEARTBEAT_US
 
     def __init__(
         self, streams: OpenStreams, exchange: Exchange, line: WorkLine, number: int
     ) -> None:
-        self._streams = streams
-        self._exchange = exchange
-        self._connection = exchange.connection
+        super().__init__(streams, exchange)
         self._line = line
         self._number = number
-        self._key = exchange.key
         self._request: ClaimRequest | None = None
         """What it requested and did not get yet."""
-        self._sent_us = streams.now_us()
-        self.ended = False
 
     def begin(self, node: str, limit: int, lease_ms: int) -> None:
         self._node, self._limit, self._lease_ms = node, limit, lease_ms
-        connection = self._connection
-        self._exchange.on_gone = self._close
-        connection.on_resumed = self._line.nudge
-        self._exchange.begin_stream(200, sse.HEADERS)
-        self._say(sse.RETRY)
-        self._streams.add_sse(self, connection)
+        self._open(self._line.nudge)
         self._line.streams[self] = None
         self._line.nudge()
 
@@ -239,7 +232,7 @@ class WorkStream:
     @property
     def room(self) -> int:
         queue = self._line.topic.queue
-        if self.ended or self._connection.paused or queue is None:
+        if self.ended or not self.has_room or queue is None:
             return 0
         return self._limit - queue.leases.held_on(self._number)
 
@@ -268,33 +261,12 @@ class WorkStream:
         self._say(sse.json_event(b"topic-deleted", {"topic": self._line.topic.name}))
         self.end()
 
-    def send_error(self, error: HeadwaterError) -> None:
-        self._say(sse.json_event(b"error", {"code": error.code, "message": str(error)}))
-        self.end()
-
-    def beat(self, now_us: int) -> None:
-        if now_us - self._sent_us >= HEARTBEAT_US and not self._connection.paused:
-            self._say(sse.heartbeat(self._streams.wall_ms()))
-
-    def _say(self, frames: bytes) -> None:
-        self._sent_us = self._streams.now_us()
-        self._connection.send(frames)
-
-    def end(self) -> None:
-        """The server ends the stream; the client may come back."""
-        self._close()
-        self._connection.close()
-
-    def _close(self) -> None:
-        if self.ended:
-            return
-        self.ended = True
+    def _let_go(self) -> None:
         line = self._line
         del line.streams[self]
         self.give_up()
         line.queues.release(line.topic, self._number)
         line.nudge()
-        self._streams.remove_sse(self, self._key)
 
 
 def _seq_of(job: bytes) -> bytes:

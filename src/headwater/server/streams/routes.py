@@ -5,11 +5,25 @@ from __future__ import annotations
 from typing import Final
 
 from headwater.server.access.keys import Scope
+from headwater.server.backend import Backend
+from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import TOKEN, Parameter, Route
 from headwater.server.http.routes import TOPIC
-from headwater.server.streams import event_stream, job_pusher, watch_sessions, websocket_route
+from headwater.server.streams import job_pusher, watch_sessions
 from headwater.wire import answers
+from headwater.wire.http_errors import HttpError
 from headwater.wire.requests import WatchRequest
+
+
+def open_websocket(_backend: Backend, _exchange: Exchange) -> None:
+    """Without an upgrade. Here, because the library for WebSockets is loaded by the first who does
+    upgrade."""
+    raise HttpError(
+        "upgrade_required",
+        "this path speaks WebSocket",
+        headers={"upgrade": "websocket", "connection": "upgrade"},
+    )
+
 
 STREAM_ROUTES: Final = (
     Route(
@@ -34,12 +48,13 @@ STREAM_ROUTES: Final = (
         served_by=watch_sessions.WatchSessions,
     ),
     Route(
-        "GET", "/v0/watch/{wid}", event_stream.open_stream, "Follow a watch as server-sent events",
+        "GET", "/v0/watch/{wid}", watch_sessions.open_stream,
+        "Follow a watch as server-sent events",
         Scope.READ, query=(TOKEN,), errors=("not_found", "not_acceptable"), takes_token=True,
         served_by=watch_sessions.WatchSessions,
     ),
     Route(
-        "GET", "/v0/ws", websocket_route.open_websocket, "Subscribe and publish over a WebSocket",
+        "GET", "/v0/ws", open_websocket, "Subscribe and publish over a WebSocket",
         query=(TOKEN,), takes_token=True,
         answers={101: "upgraded", 426: "ask for an upgrade"},
     ),

@@ -1,10 +1,13 @@
-"""Watch sessions: what a client wants to follow, kept until it comes to fetch the stream."""
+"""Watch sessions: what a client wants to follow, kept until it comes to fetch the stream; and that
+stream, as server-sent events."""
 
 from __future__ import annotations
 
 import secrets
 from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from headwater.config.topic import check_topic_name
 from headwater.core.errors import InvalidRequestError
@@ -18,9 +21,12 @@ from headwater.server.backend import refuse_partitions
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import answer, flag
-from headwater.server.streams.delivery import Delivery
+from headwater.server.streams.delivery import Batch, Delivery, ReadOptions
+from headwater.server.streams.open_streams import SseStream, answers_head, require_event_stream
+from headwater.server.streams.topic_subscriptions import TopicSubscriptions
+from headwater.wire import sse
+from headwater.wire.frames import Projection
 from headwater.wire.http_errors import HttpError
-from headwater.wire.render import Projection
 from headwater.wire.requests import WatchRequest, WatchTopic, decode_request
 
 HEARTBEAT_MS_CLAMP: Final = (1_000, 60_000)
@@ -172,3 +178,127 @@ def open_watch(sessions: WatchSessions, exchange: Exchange) -> None:
             "missing": list(watch.missing),
         },
     )
+
+
+def open_stream(sessions: WatchSessions, exchange: Exchange) -> None:
+    require_event_stream(exchange)
+    key = exchange.key
+    watch = sessions.get(exchange.parameters[0], key)
+    if answers_head(exchange):
+        return
+    resume = exchange.header(b"last-event-id")
+    seen = sse.decode_cursor(resume) if resume else {}
+    sessions.delivery.streams.admit(key)
+    EventStream(sessions, exchange, watch).begin(seen)
+
+
+class EventStream(SseStream):
+    """One open stream. Sends only while the client takes what was sent before."""
+
+    def __init__(self, sessions: WatchSessions, exchange: Exchange, watch: Watch) -> None:
+        super().__init__(sessions.delivery.streams, exchange)
+        self._sessions = sessions
+        self._delivery = sessions.delivery
+        self._watch = watch
+        self.heartbeat_us = watch.heartbeat_us
+        self._subscriptions = TopicSubscriptions(self._delivery, exchange, self)
+        self._options = ReadOptions(
+            watch.projection,
+            watch.limit,
+            watch.bytes_max,
+            watch.nodes,
+            watch.matcher,
+            watch.strong,
+        )
+
+    def begin(self, seen: dict[str, int]) -> None:
+        watch = self._watch
+        watch.streams += 1
+        self._open(self._subscriptions.pump_all)
+        self._resume(seen)
+        if watch.prefixes:
+            self._delivery.watch_prefixes(self._subscriptions)
+        self._subscriptions.pump_all()
+
+    def _resume(self, seen: dict[str, int]) -> None:
+        """Put the client where it says it was, but never beyond what was sent to it.
+
+        What it does not name begins where the watch began: nothing is skipped because it was lost
+        on the way.
+        """
+        watch, backend = self._watch, self._delivery.backend
+        for name, (topic_id, begin) in list(watch.start.items()):
+            topic = backend.space(name, watch.key).find(name)
+            if topic is None or topic.topic_id != topic_id:
+                self.send_gone(name)
+                continue
+            sent = max(watch.sent.get(name, begin), begin)
+            self._subscriptions.follow(topic, min(seen.get(name, begin), sent), self._options)
+        for prefix in watch.prefixes:
+            for topic in backend.engine.topics.list(prefix, None):
+                self._subscriptions.appeared(topic)
+
+    # -- what the subscriptions ask
+
+    def send_batch(self, name: str, batch: Batch, *, caught_up: bool) -> None:
+        sent = self._watch.sent
+        sent[name] = max(sent.get(name, 0), batch.next_from_seq)
+        if batch.tombstone is not None:
+            gap = msgspec.json.encode(batch.tombstone)
+            data = b'{"topic":%b,%b' % (msgspec.json.encode(name), gap[1:])
+            self._say(sse.event(b"tombstone", data))
+            sent[name] = batch.next_from_seq  # a topic made again counts from its beginning
+        if batch.count:
+            self._say(self._record_event(name, batch))
+        if caught_up:
+            data = b'{"topic":%b,"seq":%d,"head_seq":%d}' % (
+                msgspec.json.encode(name),
+                batch.next_from_seq,
+                batch.head_seq,
+            )
+            self._say(sse.event(b"caught-up", data, self._cursor()))
+
+    def _record_event(self, name: str, batch: Batch) -> bytes:
+        alone = len(self._subscriptions) == 1
+        if alone and batch.event is not None:
+            return batch.event
+        if batch.message is None:
+            batch.message = sse.data_lines(
+                b'{"topic":%b,"records":%b,"from_seq":%d,"to_seq":%d,"head_seq":%d}'
+                % (
+                    msgspec.json.encode(name),
+                    batch.records,
+                    batch.from_seq,
+                    batch.next_from_seq,
+                    batch.head_seq,
+                )
+            )
+        event = sse.frame(b"record", batch.message, self._cursor())
+        if alone:
+            batch.event = event
+        return event
+
+    def send_gone(self, name: str) -> None:
+        self._watch.start.pop(name, None)
+        self._watch.sent.pop(name, None)
+        self._say(sse.json_event(b"topic-deleted", {"topic": name}))
+
+    def adopt(self, topic: Partition) -> bool:
+        """A topic made since the watch was opened is followed from its first record."""
+        covered = self._watch.covers(topic)
+        if covered:
+            self._watch.start[topic.name] = (topic.topic_id, 0)
+            self._subscriptions.follow(topic, 0, self._options)
+        return covered
+
+    def _cursor(self) -> bytes | None:
+        """None when there are too many topics for a header: the client keeps an earlier one."""
+        cursor = sse.encode_cursor(
+            {name: seq for name, seq in self._subscriptions.cursors() if seq}
+        )
+        return cursor if len(cursor) <= sse.CURSOR_BYTES_MAX else None
+
+    def _let_go(self) -> None:
+        self._subscriptions.end()
+        self._watch.streams -= 1
+        self._sessions.touch(self._watch)

@@ -15,8 +15,8 @@ from pathlib import PurePath
 
 from headwater.core.errors import DamageError, RequestError, UnavailableError
 from headwater.disk import Disk
+from headwater.format.control_frames import RouterMeta
 from headwater.format.names import TOPICS_DIRECTORY
-from headwater.format.router_frames import RouterMeta
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import Snapshot
 from headwater.recovery.topics.catalog import Catalog

@@ -20,14 +20,17 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError
 from headwater.disk import Disk
-from headwater.format.control import IDEMPOTENCY
+from headwater.format.control_frames import (
+    IDEMPOTENCY,
+    CheckpointEntry,
+    decode_checkpoint_mark,
+    decode_router_marks,
+)
 from headwater.format.frame import FrameType, UnknownFrameError, decode_frame
 from headwater.format.names import WAL_DIRECTORY
-from headwater.format.router_frames import decode_router_marks
 from headwater.format.segment.run import at_each_byte
 from headwater.format.snapshot import Snapshot
 from headwater.format.table import FrameTable, read_table
-from headwater.format.topic_frames import CheckpointEntry, decode_checkpoint_mark
 from headwater.recovery.topics.catalog import TopicNotes
 from headwater.recovery.topics.parallel_survey import FileSurvey, FileSurveyTask, survey_file
 from headwater.recovery.topics.scan import FileScan, is_zero

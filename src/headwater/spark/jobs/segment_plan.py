@@ -23,7 +23,7 @@ from headwater.format.segment import (
     IndexFlag,
     index_flags,
 )
-from headwater.format.snapshot import KeyMeta, TopicMeta
+from headwater.format.snapshot import TopicMeta
 from headwater.recovery.topics.catalog import KnownTopic
 from headwater.spark.jobs.log_files import LoggedRows
 from headwater.spark.jobs.mapped_files import MappedFiles
@@ -241,10 +241,7 @@ class _Planner:
             checkpointed_seq=checkpointed_seq,
             active_first_seq=0 if active is None else active.first_seq,
             active_data_bytes=0 if active is None else active.data_bytes,
-            keys=tuple(
-                KeyMeta(e.key, e.first_seq, e.last_seq, e.expires_ts, e.created)
-                for e in replayed.keys.entries()
-            ),
+            keys=tuple(replayed.keys.entries()),
             queue=None if replayed.leases is None else replayed.leases.meta(),
         )
 

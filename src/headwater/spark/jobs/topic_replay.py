@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from headwater.config.topic import TopicSettings
 from headwater.core.durability import Durability
 from headwater.core.errors import DamageError
-from headwater.format.control import IdempotencyEntry
+from headwater.format.control_frames import CheckpointEntry, IdempotencyEntry, LeaseEvent
 from headwater.format.frame import FRAME, FrameFlag, decode_frame
-from headwater.format.lease_frames import LeaseEvent
 from headwater.format.segment import (
     SEGMENT_FRAME,
     Entries,
@@ -32,7 +31,6 @@ from headwater.format.segment import (
     index_flags,
 )
 from headwater.format.segment.run import heads_at
-from headwater.format.topic_frames import CheckpointEntry
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.loss import Loss
 from headwater.model.queue import LeaseHistory
@@ -131,9 +129,7 @@ class TopicReplay(ContentSink[LoggedRows]):
             if known.meta.queue is not None:
                 self.leases = LeaseHistory.since(known.meta.queue)
         for key in known.keys:
-            self.keys.remember(
-                key.key, key.first_seq, key.last_seq, created=key.created, expires_ts=key.expires_ts
-            )
+            self.keys.remember(key)
 
     @property
     def active(self) -> Segment | None:
@@ -230,13 +226,7 @@ class TopicReplay(ContentSink[LoggedRows]):
         self.ceiling_run = self._run
 
     def remember(self, entry: IdempotencyEntry) -> None:
-        self.keys.remember(
-            entry.key,
-            entry.first_seq,
-            entry.last_seq,
-            created=entry.created,
-            expires_ts=entry.expires_ts,
-        )
+        self.keys.remember(entry)
 
     def lease(self, event: LeaseEvent, ts: int) -> None:
         self.leases = self.leases or LeaseHistory()

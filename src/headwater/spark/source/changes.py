@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from headwater.format.control_frames import RecordsDeleted, decode_body
 from headwater.format.frame import FrameType
-from headwater.format.topic_frames import RecordsDeleted, decode_body
 from headwater.recovery.history.floors import Deletion, deletion_of
 from headwater.recovery.topics.follower import LogFollower
 from headwater.recovery.topics.rows import replay_controls

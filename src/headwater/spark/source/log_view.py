@@ -19,10 +19,10 @@ from typing import Final
 from headwater.config.topic import TopicSettings, stored_settings
 from headwater.core.errors import NewerFormatError, RequestError
 from headwater.disk import Disk
+from headwater.format.control_frames import TopicCreated
 from headwater.format.frame import Frame, FrameType, UnknownFrameError
 from headwater.format.names import WAL_DIRECTORY
 from headwater.format.snapshot import Snapshot, TopicMeta
-from headwater.format.topic_frames import TopicCreated
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.recovery.history.contents import CONTENT_FRAMES, ContentSink, TopicHistory

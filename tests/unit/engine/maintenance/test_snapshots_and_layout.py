@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from headwater.core.errors import DamageError
-from headwater.format.frame import FrameType
-from headwater.format.snapshot import decode_snapshot
-from headwater.format.topic_frames import (
+from headwater.format.control_frames import (
     RecordsDeleted,
     decode_body,
     decode_checkpoint_mark,
     decode_evict_watermark,
 )
+from headwater.format.frame import FrameType
+from headwater.format.snapshot import decode_snapshot
 from tests.unit.engine.conftest import SMALL, Open
 from tests.unit.engine.engine_files import frames_in_log, killed
 

@@ -11,7 +11,7 @@ from headwater.config.topic import Discard
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
 from headwater.engine.queues.claims import Queues
-from headwater.format.lease_frames import LeaseEvent, LeaseKind, QueueMeta
+from headwater.format.control_frames import LeaseEvent, LeaseKind, QueueMeta
 from headwater.model.queue import LeaseHistory
 from tests.unit.engine.queues.queue_rig import Place
 

@@ -1,24 +1,49 @@
-"""The samples of one scrape, read at the moment of the request."""
+"""Metrics: the samples of one scrape.
+
+`Scrape` reads the counters of the engine, the logs, the connections and the quotas and returns one
+list of samples, with those of the state machines; `kafka.metrics` has those of the Kafka side,
+`health` those of pressure and retention. `observe.metrics` turns the list into Prometheus text or
+JSON.
+
+A key with prefixes gets the samples of what it may name; numbers of the server as a whole are left
+out for it. What a scrape costs is bounded: sums over topics come from `health.overview`, which
+adds up so many topics a sample, and the lag of consumer groups is limited to a number of rows.
+
+`metrics_listener` beside this module serves metrics and probes on a port of their own, so that a
+scraper needs no way to the data. The same keys apply there. It is off unless that port is
+configured.
+
+Samples are read on the loop thread, as the owner of the state. Names, labels and help texts of all
+metrics are in `observe.metrics`. Start reading at `Scrape`.
+"""
 
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headwater.engine.engine import Engine
+from headwater.engine.machines import operations as engine_operations
 from headwater.engine.metrics import TOPICS_MAX, class_samples, engine_samples, topic_samples
-from headwater.observe.metrics import Sample
-from headwater.server.access.keys import ApiKey
+from headwater.engine.metrics import machine_samples as engine_machine_samples
+from headwater.observe.metrics import Sample, metrics_as_json, metrics_as_text
+from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.backend import Backend
 from headwater.server.health.damage import damaged_records, ledgers_of
 from headwater.server.health.overview import Overview
 from headwater.server.health.retention import retention_samples
+from headwater.server.http.exchange import Exchange
+from headwater.server.http.route_table import Route
+from headwater.server.http.topic_handlers import answer
 from headwater.server.kafka import metrics as kafka_metrics
-from headwater.server.metrics.machine_samples import machine_samples
+from headwater.server.machines import operations
 
 if TYPE_CHECKING:
     from headwater.server.kafka.listener import KafkaListener
     from headwater.server.rcpx.listener import RcpxListener
+
+
+_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Scrape:
@@ -91,3 +116,29 @@ def _damage_samples(backend: Backend, key: ApiKey) -> list[Sample]:
         samples.append(Sample("damaged_places", damaged))
     samples += [Sample("topic_damaged_records", records[name], (name,)) for name in seen]
     return samples
+
+
+def machine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
+    """As the owner. A key with prefixes gets the number of its own machines and instances."""
+    if key.prefixes:
+        store = engine.machines.store
+        own = None if store is None else engine_operations.counts(store, operations.sees_of(key))
+        return [
+            Sample("machines", 0 if own is None else own.machines),
+            Sample("machine_instances", 0 if own is None else own.instances),
+        ]
+    return engine_machine_samples(engine.machines.store)
+
+
+def metrics(scrape: Scrape, exchange: Exchange) -> None:
+    samples = scrape.collect(exchange.key)
+    if b"application/json" in exchange.headers.get(b"accept", b""):
+        answer(exchange, 200, {"metrics": metrics_as_json(samples)})
+    else:
+        exchange.answer(200, metrics_as_text(samples), {"content-type": _TEXT})
+
+
+METRICS_ROUTES: Final = (
+    Route("GET", "/v0/metrics", metrics, "Metrics", Scope.READ, served_by=Scrape),
+    Route("GET", "/metrics", metrics, "Metrics", Scope.READ, served_by=Scrape),
+)  # fmt: skip
