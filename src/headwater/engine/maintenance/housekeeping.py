@@ -16,6 +16,7 @@ from headwater.core.units import US_PER_S
 from headwater.engine.maintenance.checkpointer import Checkpointer
 from headwater.engine.maintenance.reclaimer import Reclaimer
 from headwater.engine.maintenance.snapshotter import Snapshotter
+from headwater.engine.owner import call_in_slices
 from headwater.engine.start.losses import RecoveryNotes
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
@@ -130,7 +131,7 @@ class Housekeeping:
         with self._turn:
             with core.waits.activity("loading of a topic"):
                 unreadable = self._unasked.load_one()
-            core.owner.call(self._sweep)
+            call_in_slices(core.owner, core.clock, self._sweep())
             if core.settings.total_bytes_max:
                 core.owner.call(self._count_bytes)
             try:
@@ -221,17 +222,18 @@ class Housekeeping:
                 core.ceilings.restore(topic.topic_id, head)
                 self._topics.touched(topic)
 
-    def _sweep(self) -> None:
+    def _sweep(self) -> Iterator[None]:
         for topic in list(self._core.expiring.values()):
             if topic.loaded and not topic.dropped:
                 self._topics.evict(topic)
-        self._topics.persist_floors()
+                yield
+        yield from self._topics.persist_floors()
         now_us = self._core.clock.monotonic_us()
         if now_us - self._keys_at_us >= KEYS_INTERVAL_US:
             self._keys_at_us = now_us
-            self._forget_keys()
+            yield from self._forget_keys()
 
-    def _forget_keys(self) -> None:
+    def _forget_keys(self) -> Iterator[None]:
         """Keys of writes whose time is over, also where no client writes any more."""
         now = self._core.clock.wall_ms()
         for topic in list(self._core.keyed.values()):
@@ -241,7 +243,8 @@ class Housekeeping:
                 kept = tuple(key for key in topic.meta.keys if now < key.expires_ts)
                 topic.meta = msgspec.structs.replace(topic.meta, keys=kept)
             if not len(keys):
-                del self._core.keyed[topic.topic_id]
+                self._core.keyed.pop(topic.topic_id, None)
+            yield
 
     def _count_bytes(self) -> None:
         """Deletes, evictions and drops make room; between two counts only writes are added, each

@@ -54,6 +54,11 @@ class EngineCounters:
     bad_frames: int = 0
     """Damaged frames met in segments; never served."""
 
+    @property
+    def requests(self) -> int:
+        """Counts up with everything that clients do to topics."""
+        return self.appends + self.reads
+
 
 @dataclass(slots=True)
 class ShardProgress:

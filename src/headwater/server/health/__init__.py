@@ -14,6 +14,8 @@ ms, which also resumes delivery.
 `overview.Overview` is what the handlers are given: the server as a whole. It sums over
 topics, so many of them a sample.
 
+`garbage` says when Python looks for garbage among what has lived long: when no request waits.
+
 `retention` lists who holds old parts of a log, and the gaps that consumers got.
 
 A probe needs no key and therefore shows no names of topics or receivers; a key with prefixes sees
