@@ -13,10 +13,9 @@ from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports, Room
-from headwater.server.health.damage import DamageWatch
 from headwater.server.health.garbage import GarbageSchedule
 from headwater.server.health.overview import Overview
-from headwater.server.health.watches import LogWatch, MaintenanceWatch, PressureWatch
+from headwater.server.health.watches import DamageWatch, LogWatch, MaintenanceWatch, PressureWatch
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange

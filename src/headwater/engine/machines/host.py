@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Protocol
 from headwater.core.errors import ClosedError
 from headwater.engine.machines import positions, transition_feeder
 from headwater.engine.machines import store as machine_store
-from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.maintenance.housekeeping import MaintenanceThread
+from headwater.engine.state.damage import CAUSES, Part
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.parts import CAUSES, Part
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.format.machines.names import MACHINES_DIRECTORY
 

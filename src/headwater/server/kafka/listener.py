@@ -25,7 +25,7 @@ from headwater.engine.async_database import AsyncDatabase
 from headwater.engine.engine import Engine
 from headwater.engine.kafka import coordinator, joined_store, unavailable
 from headwater.engine.kafka import store as kafka_store
-from headwater.engine.state.parts import CAUSES, Part
+from headwater.engine.state.damage import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.observe.logs import Logger
 from headwater.server.arrivals import Arrivals, MakeConnection

@@ -35,7 +35,7 @@ from headwater.core.errors import ClosedError, HeadwaterError, RequestError
 from headwater.core.version import __version__
 from headwater.disk import Disk
 from headwater.engine.machines import operations, positions
-from headwater.engine.state.parts import Part
+from headwater.engine.state.damage import Part
 from headwater.engine.state.retention_holds import Hold, RetentionHolds
 from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, global_offset
 from headwater.model.machines import definition as machine_definition
