@@ -38,6 +38,7 @@ from headwater.server.streams.open_streams import OpenStreams
 from headwater.server.streams.watch_sessions import WatchSessions
 
 if TYPE_CHECKING:
+    from headwater.server.gateway_slots import GatewaySlots
     from headwater.server.rcpx.listener import RcpxListener
 
 
@@ -49,8 +50,10 @@ class App:
         loop: asyncio.AbstractEventLoop,
         kafka: KafkaListener,
         connections_max: int,
+        gateways: GatewaySlots | None = None,
     ) -> None:
-        """`connections_max`: as many as the operating system allows, if not fewer are wanted."""
+        """`connections_max`: as many as the operating system allows, if not fewer are wanted.
+        `gateways`: their figures, where they have the connections."""
         self.clock = clock
         log = Logger("headwater.server")
         self.backend = backend = Backend()
@@ -82,7 +85,7 @@ class App:
         if settings.rcpx_port is not None:
             self.rcpx = listener.RcpxListener(self.ports, settings.limits, access, feed)
         overview = Overview(
-            backend, access, self.http.connections, self.sessions, self.webhooks, clock
+            backend, access, self.http.connections, gateways, self.sessions, self.webhooks, clock
         )
         pusher = JobPusher(backend, streams, log)
         self.services: dict[type, object] = {
@@ -131,14 +134,17 @@ class App:
                 watch.check()
             self.garbage.check()
 
-    async def drain(self) -> None:
-        """Finish what is under way, then end every connection."""
+    def begin_drain(self) -> None:
+        """Begin nothing more; what waits for something new is answered now."""
         self.backend.draining = True
         self.garbage.end()
         self.delivery.streams.close_all()
         if self.backend.database is not None:
             for topic in self.backend.engine.core.registry:
-                topic.wake()  # who waits for something new is answered now
+                topic.wake()
+
+    async def drain(self) -> None:
+        """Finish what is under way, then end every connection."""
         await self.http.drain()
         self.ports.intake.close()
 

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from headwater.config.kafka import KafkaSettings
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
-from headwater.core.errors import AccessError
 from headwater.core.late_names import load
 from headwater.disk import Disk
 from headwater.engine.async_database import AsyncDatabase
@@ -32,7 +31,7 @@ from headwater.server.arrivals import Arrivals, MakeConnection
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports
 from headwater.server.kafka import connection, endpoint, users
-from headwater.server.ports import BACKLOG, why_not
+from headwater.server.ports import BACKLOG, cannot_listen
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.store import KafkaStore
@@ -65,6 +64,7 @@ class KafkaListener:
         self._arrivals: Arrivals | None = None
         self.on_open: Callable[[KafkaStore | None, UnavailableKafka | None], None] | None = None
         self._server: asyncio.Server | None = None
+        self._gateways_port: int | None = None
         self._readers: ThreadPoolExecutor | None = None
         self.store: KafkaStore | None = None
         self.unavailable: UnavailableKafka | None = None
@@ -75,7 +75,7 @@ class KafkaListener:
     def port(self) -> int | None:
         """None when it does not listen."""
         if self._server is None:
-            return None
+            return self._gateways_port
         return int(self._server.sockets[0].getsockname()[1])
 
     async def bind(self, tls: ssl.SSLContext | None) -> None:
@@ -94,11 +94,20 @@ class KafkaListener:
                 start_serving=False,
             )
         except OSError as error:
-            raise AccessError(
-                f"cannot listen for Kafka clients on {settings.host}:{settings.kafka_port} "
-                f"({why_not(error)})",
-                advice="choose another --kafka-port, 0 for a free one, or off",
-            ) from error
+            raise cannot_listen("kafka", settings.host, settings.kafka_port, error) from error
+
+    def serve_gateways(self, port: int) -> None:
+        """Gateways listen there, and make connections here."""
+        self._gateways_port = port
+
+    def make_connection(self) -> asyncio.Protocol | None:
+        """None before it is open."""
+        return None if self._arrivals is None else self._arrivals.connect()
+
+    def _connect(self) -> asyncio.Protocol:
+        connection = self.make_connection()
+        assert connection is not None, "connected before it was open"
+        return connection
 
     async def open(self, database: AsyncDatabase, ports: Ports) -> None:
         """Recover the store, where there is one, and answer. Without one, nothing is loaded and
@@ -108,10 +117,6 @@ class KafkaListener:
             await self._arrivals.load()
         if self._server is not None:
             await self._server.start_serving()
-
-    def _connect(self) -> asyncio.Protocol:
-        assert self._arrivals is not None, "connected before it was open"
-        return self._arrivals.connect()
 
     async def _load(self, database: AsyncDatabase, ports: Ports) -> MakeConnection:
         loop, engine = asyncio.get_running_loop(), database.engine

@@ -8,13 +8,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from headwater.config.server import LimitSettings
-from headwater.core.errors import AccessError
 from headwater.core.late_names import load
 from headwater.server.access.access import Access
 from headwater.server.arrivals import Arrivals, MakeConnection
 from headwater.server.connection import Ports
 from headwater.server.machines.transition_follower import TransitionFeed
-from headwater.server.ports import BACKLOG, why_not
+from headwater.server.ports import BACKLOG, cannot_listen
 from headwater.server.rcpx import connection, endpoint
 
 if TYPE_CHECKING:
@@ -30,11 +29,21 @@ class RcpxListener:
         self._started_us = ports.clock.monotonic_us()
         self._endpoint: RcpxEndpoint | None = None
         self._server: asyncio.Server | None = None
+        self._gateways_port = 0
 
     @property
     def port(self) -> int:
+        if self._gateways_port:
+            return self._gateways_port
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
+
+    def serve_gateways(self, port: int) -> None:
+        """Gateways listen there, and make connections here."""
+        self._gateways_port = port
+
+    def make_connection(self) -> asyncio.Protocol:
+        return self._arrivals.connect()
 
     @property
     def open_connections(self) -> int:
@@ -45,7 +54,7 @@ class RcpxListener:
     ) -> None:
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                self._arrivals.connect,
+                self.make_connection,
                 host,
                 port,
                 ssl=tls,
@@ -54,10 +63,7 @@ class RcpxListener:
                 reuse_address=True,
             )
         except OSError as error:
-            raise AccessError(
-                f"cannot listen on {host}:{port} for RCPX ({why_not(error)})",
-                advice="choose another --rcpx-port, 0 for a free one, or off",
-            ) from error
+            raise cannot_listen("rcpx", host, port, error) from error
 
     async def _load(self) -> MakeConnection:
         await asyncio.get_running_loop().run_in_executor(None, load, connection, endpoint)
