@@ -51,7 +51,7 @@ from headwater.engine.machines.recovery import (
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers
-from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.maintenance.housekeeping import MaintenanceThread
 from headwater.engine.owner import Owner, Pending
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.machines.names import (
