@@ -62,8 +62,8 @@ class App:
         access.quotas.connections.total = room.connections_max
         self.turn_writer = TurnWriter(backend)
         writes = LocalWrites(backend, self.turn_writer, settings.limits)
-        write_batcher = WriteBatcher(writes, settings.limits, loop)
-        intake = Intake(loop, write_batcher.flush)
+        self._write_batcher = write_batcher = WriteBatcher(writes, settings.limits, loop)
+        intake = Intake(loop, self._end_turn)
         shares = access.quotas.connections
         self.ports = Ports(room, shares, intake, clock, settings.deadlines)
         self.http = HttpEndpoint(self.ports, settings.limits, log)
@@ -116,11 +116,18 @@ class App:
         self.turn_writer.engine = engine
         self._pressure.begin(engine.pressure_control)
         engine.core.on_update = self.delivery.on_news
+        engine.core.before_append = self._write_batcher.flush
         engine.core.on_published = self.turn_writer.send_answers
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
         self.ports.intake.time_turns(engine.core.waits.timed)
         self.garbage.begin(engine.core.waits)
+
+    def _end_turn(self) -> None:
+        """All that was sent was read."""
+        self._write_batcher.flush()
+        if self.backend.database is not None:
+            self.backend.engine.core.owner.end_turn()
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()
