@@ -29,8 +29,7 @@ from headwater.engine.machines.answers import (
     WalStats,
 )
 from headwater.engine.machines.archive import Archive
-from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
-from headwater.engine.machines.book import Book
+from headwater.engine.machines.book import BestEffort, Book, all_answers, check_batch
 from headwater.engine.machines.event_batcher import EventBatcher, PendingEvent
 from headwater.engine.machines.log_reader import (
     CommittedLog,
@@ -73,8 +72,7 @@ from headwater.observe.waits import Waits
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.entry_log import EntryLog
-from headwater.wal.shard import Shard
-from headwater.wal.switch_interval import switch_interval
+from headwater.wal.shard import Shard, switch_interval
 from headwater.wal.ticket import Ticket
 
 LIST_LIMIT_DEFAULT: Final = 100
