@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
 import httptools
 
@@ -23,8 +24,12 @@ from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.exchange import Exchange, Part, write_parts
 from headwater.server.http.request_head import Head
 from headwater.server.http.request_parser import Incoming
+from headwater.server.ports import HTTP2
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
+
+
+HTTP2_OPENING: Final = b"PRI * HTTP/2.0\r\n"
 
 
 class HttpConnection(Connection):
@@ -56,6 +61,11 @@ class HttpConnection(Connection):
         return len(self._pending) > 1
 
     # -- what all connections are asked
+
+    def opened(self) -> None:
+        tls = self.transport.get_extra_info("ssl_object")
+        if tls is not None and tls.selected_alpn_protocol() == HTTP2:
+            self._speak_http2(b"")
 
     @property
     def owes_answer(self) -> bool:
@@ -104,6 +114,9 @@ class HttpConnection(Connection):
             known = self.endpoint.known_heads.find(data)
             if known is not None:
                 self._begin_known(known, data[len(data) - known.body_bytes :])
+                return
+            if self.awaits is Awaits.OPENING and data.startswith(HTTP2_OPENING):
+                self._speak_http2(data)
                 return
             self.begin_request()
         message = self._incoming.messages
@@ -220,6 +233,19 @@ class HttpConnection(Connection):
         self._finish()
 
     # -- inside
+
+    def _speak_http2(self, data: bytes) -> None:
+        """It was agreed in the TLS handshake, or begins with the words that no HTTP/1.1 has."""
+        # Late: the library is loaded by the first client that speaks it.
+        from headwater.server.http.http2_connection import Http2Connection
+
+        self.closing = self.is_gone = True
+        self.connections.remove(self)
+        successor = Http2Connection(self._dispatcher)
+        self.transport.set_protocol(successor)
+        successor.connection_made(self.transport)
+        if data:
+            successor.data_received(data)
 
     def _parsed_head(self) -> Head:
         head = self._incoming.head()
