@@ -20,14 +20,12 @@ import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.connection import Awaits, Connection
-from headwater.server.http.dispatcher import Dispatcher
-from headwater.server.http.exchange import Exchange, Part, write_parts
+from headwater.server.http.exchange import Exchange, Part, RequestTaker, write_parts
 from headwater.server.http.request_head import Head
 from headwater.server.http.request_parser import Incoming
 from headwater.server.ports import HTTP2
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
-
 
 HTTP2_OPENING: Final = b"PRI * HTTP/2.0\r\n"
 
@@ -45,7 +43,7 @@ class HttpConnection(Connection):
     _head: Head | None = None
     """Of the request that was parsed last."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: RequestTaker) -> None:
         self.endpoint = endpoint = dispatcher.endpoint
         super().__init__(endpoint.connections)
         self._dispatcher = dispatcher

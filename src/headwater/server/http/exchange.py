@@ -51,11 +51,17 @@ def write_parts(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
 class HttpCaller(Protocol):
     """What a request, and the handler that answers it, need of the connection it came on."""
 
-    transport: asyncio.Transport
-    reading: Reading
-    paused: bool
     upgraded: asyncio.Protocol | None
     on_resumed: Callable[[], None] | None
+
+    @property
+    def transport(self) -> asyncio.Transport: ...
+
+    @property
+    def reading(self) -> Reading: ...
+
+    @property
+    def paused(self) -> bool: ...
 
     @property
     def endpoint(self) -> HttpEndpoint: ...
@@ -77,6 +83,22 @@ class HttpCaller(Protocol):
     def finish(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class RequestTaker(Protocol):
+    """What a parsed request is handed to: the `Dispatcher`, or what forwards it to one."""
+
+    @property
+    def endpoint(self) -> HttpEndpoint: ...
+
+    @property
+    def draining(self) -> bool: ...
+
+    def handle(self, exchange: Exchange) -> None: ...
+
+    def goes_beside(self, head: Head) -> bool: ...
+
+    def upgrade(self, exchange: Exchange, rest: bytes) -> None: ...
 
 
 class Exchange:
@@ -307,9 +329,13 @@ class Exchange:
 
     def begin_stream(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of an answer without end. What follows goes through `connection.send`."""
+        self.begin_printed(answer_head(status, headers, keep_alive=False))
+
+    def begin_printed(self, head: bytes) -> None:
+        """The same with a head that was printed by another process."""
         self.streaming = self.waits_for_event = True
         self.keep_alive = False
-        self._ready = answer_head(status, headers, keep_alive=False)
+        self._ready = head
         self.connection.answer_ready()
 
     def hand_over(self) -> None:

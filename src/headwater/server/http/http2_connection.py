@@ -31,19 +31,17 @@ from h2.events import (
 )
 from h2.exceptions import ProtocolError, StreamClosedError
 from h2.settings import SettingCodes
-from hyperframe.frame import GoAwayFrame
 
 from headwater.core.errors import InvalidRequestError
 from headwater.core.units import KIB, MIB
 from headwater.server.connection import Awaits, Connection
-from headwater.server.http.exchange import Exchange, Part
+from headwater.server.http.exchange import Exchange, Part, RequestTaker
 from headwater.server.http.request_head import Head
 from headwater.server.http.request_size import RequestSize
 from headwater.wire.http_errors import HttpError
 
 if TYPE_CHECKING:
     from headwater.config.server import LimitSettings
-    from headwater.server.http.dispatcher import Dispatcher
     from headwater.server.http.endpoint import HttpEndpoint
     from headwater.server.intake import Reading
 
@@ -61,7 +59,7 @@ Headers = list[tuple[bytes, bytes]]
 
 
 class Http2Connection(Connection):
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: RequestTaker) -> None:
         self.endpoint = endpoint = dispatcher.endpoint
         super().__init__(endpoint.connections)
         self._dispatcher = dispatcher
@@ -70,6 +68,7 @@ class Http2Connection(Connection):
         self._heads: dict[tuple[tuple[bytes, bytes], ...], Head] = {}
         """What came lately on this connection: the same headers mean the same request."""
         self._flushes = False
+        self._said_goodbye = False
         self._resets = 0
         self._answers = 0
         self._moved_us = 0
@@ -112,21 +111,27 @@ class Http2Connection(Connection):
         self.flush_soon()
 
     def refuse_waiting(self) -> None:
-        """Streams that come from now on, or are not whole, are refused, so that the client sends
+        """What is not whole is refused, as streams are that come from now on: the client sends
         them elsewhere."""
-        last = max(self._streams, default=0)
         for stream in [each for each in self._streams.values() if not each.is_begun]:
             self.ended(stream.number, how=ErrorCodes.REFUSED_STREAM)
-        frame = GoAwayFrame(0, last_stream_id=last, error_code=ErrorCodes.NO_ERROR)
-        if not self.is_gone:
-            self.transport.write(frame.serialize())
+
+    def close(self) -> None:
+        """The goodbye comes last: some clients take nothing behind it."""
+        self._say_goodbye(ErrorCodes.NO_ERROR)
+        super().close()
+
+    def _say_goodbye(self, why: ErrorCodes) -> None:
+        if not self.is_gone and not self._said_goodbye:
+            self._said_goodbye = True
+            self._h2.close_connection(why)
+            self.transport.write(self._h2.data_to_send())
 
     def on_late(self, awaits: Awaits) -> None:
         if awaits is not Awaits.REQUEST and awaits is not Awaits.OPENING:
             self.transport.abort()
-            return
-        self.refuse_waiting()
-        self.close()
+        else:
+            self.close()
 
     def check_deadline(self, now_us: int) -> None:
         super().check_deadline(now_us)
@@ -145,12 +150,13 @@ class Http2Connection(Connection):
         try:
             events = self._h2.receive_data(data)
         except ProtocolError:
-            self._flush()  # the library has said what is wrong
+            self._said_goodbye = True  # by the library, with what is wrong
+            self._flush()
             self.close()
             return
         for event in events:
             self._take(event)
-            if self.is_gone or self.closing and not self._streams:
+            if self.is_gone or (self.closing and not self._streams):
                 break
         self._flush()
 
@@ -208,8 +214,7 @@ class Http2Connection(Connection):
             stream.let_go()
         self._resets += 1
         if self._resets > RESETS_FREE + self._answers:
-            self._h2.close_connection(ErrorCodes.ENHANCE_YOUR_CALM)
-            self._flush()
+            self._say_goodbye(ErrorCodes.ENHANCE_YOUR_CALM)
             self.close()
 
     def begin_request(self, stream: Http2Stream, body: bytes) -> None:
@@ -268,7 +273,7 @@ class Http2Connection(Connection):
             self._moved_us = self.endpoint.now_us()
         if stream.is_last:
             h2.end_stream(number)
-            self.ended(number)
+            self.ended(number, how=stream.reset_after)
         else:
             stream.resume()
 
@@ -373,7 +378,7 @@ class Http2Stream(asyncio.Transport):
         headers.insert(0, (b":status", status))
         self._connection.send_headers(self.number, headers, ends=ends)
         if ends:
-            self._connection.ended(self.number, how=self._reset_after())
+            self._connection.ended(self.number, how=self.reset_after)
 
     def answered(self, now_us: int) -> None:
         raise AssertionError("no answer goes straight to the socket of a connection with streams")
@@ -430,7 +435,8 @@ class Http2Stream(asyncio.Transport):
         if self.exchange is not None and self.exchange.on_gone is not None:
             self.exchange.on_gone()
 
-    def _reset_after(self) -> ErrorCodes | None:
+    @property
+    def reset_after(self) -> ErrorCodes | None:
         """A client that was refused before it had sent all is told to send no more."""
         return ErrorCodes.NO_ERROR if self._refused else None
 
