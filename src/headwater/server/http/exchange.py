@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.units import KIB
 from headwater.server.access.keys import own_error
-from headwater.server.failures import unforeseen
+from headwater.server.failures import logged, unforeseen
 from headwater.wire.http_errors import HttpError, error_body, error_headers, status_of
 from headwater.wire.http_response import answer_head, header_lines, json_answer, short_json_answer
 
@@ -251,6 +251,11 @@ class Exchange:
             self.connection.close()  # a stream cannot be repaired half-way
         else:
             self.fail(failure)
+
+    def not_written(self, error: HeadwaterError) -> None:
+        """The log's refusal."""
+        log = self.connection.endpoint.log
+        self.fail(logged(log, "a write failed", error, request_id=self.request_id))
 
     # -- the answer
 
