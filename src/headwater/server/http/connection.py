@@ -71,7 +71,11 @@ class HttpConnection(Connection):
 
     @property
     def has_room(self) -> bool:
-        return not self._held_back and len(self._pending) < self._pipeline_max
+        return (
+            not self._held_back
+            and len(self._pending) < self._pipeline_max
+            and self._dispatcher.has_room
+        )
 
     @property
     def is_streaming(self) -> bool:

@@ -64,6 +64,9 @@ class HttpCaller(Protocol):
     def paused(self) -> bool: ...
 
     @property
+    def is_gone(self) -> bool: ...
+
+    @property
     def endpoint(self) -> HttpEndpoint: ...
 
     @property
@@ -93,6 +96,10 @@ class RequestTaker(Protocol):
 
     @property
     def draining(self) -> bool: ...
+
+    @property
+    def has_room(self) -> bool:
+        """For more than it was handed."""
 
     def handle(self, exchange: Exchange) -> None: ...
 

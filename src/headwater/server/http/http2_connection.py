@@ -96,7 +96,7 @@ class Http2Connection(Connection):
 
     @property
     def has_room(self) -> bool:
-        return True  # the library refuses streams over the number that was agreed
+        return self._dispatcher.has_room  # the library refuses more streams than were agreed
 
     @property
     def is_streaming(self) -> bool:
@@ -216,6 +216,9 @@ class Http2Connection(Connection):
         if self._resets > RESETS_FREE + self._answers:
             self._say_goodbye(ErrorCodes.ENHANCE_YOUR_CALM)
             self.close()
+
+    def has(self, stream: Http2Stream) -> bool:
+        return self._streams.get(stream.number) is stream
 
     def begin_request(self, stream: Http2Stream, body: bytes) -> None:
         assert stream.head is not None
@@ -360,6 +363,10 @@ class Http2Stream(asyncio.Transport):
     def paused(self) -> bool:
         self._was_paused = self._connection.paused or self.unsent > self._high
         return self._was_paused
+
+    @property
+    def is_gone(self) -> bool:
+        return not self._connection.has(self)
 
     def answer_ready(self) -> None:
         exchange = self.exchange
