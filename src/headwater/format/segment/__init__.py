@@ -8,7 +8,6 @@ from headwater.format.segment.entry import (
     IndexFlag,
     bad_entries,
     check_shifts,
-    decode_entries,
     index_flags,
     pack_entries,
     seal_checks,
@@ -19,7 +18,6 @@ from headwater.format.segment.frame import (
     FrameState,
     SegmentRecord,
     decode_segment_frame,
-    encode_segment_frame,
     segment_frame_size,
 )
 from headwater.format.segment.identity import (
@@ -52,7 +50,6 @@ from headwater.format.segment.verify import (
     FrameFault,
     frame_faults,
     rebuild_entries,
-    verify_frames,
 )
 
 __all__ = [
@@ -77,11 +74,9 @@ __all__ = [
     "check_shifts",
     "checksum_span",
     "compact_run",
-    "decode_entries",
     "decode_segment_frame",
     "deleted_directory_name",
     "encode_run",
-    "encode_segment_frame",
     "first_checksum",
     "frame_faults",
     "identity_of",
@@ -104,5 +99,4 @@ __all__ = [
     "topic_directory_name",
     "topic_of_shift",
     "unpack_identity",
-    "verify_frames",
 ]
