@@ -13,9 +13,9 @@ from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports, Room
-from headwater.server.health.damage import DamageWatch
+from headwater.server.health.garbage import GarbageSchedule
 from headwater.server.health.overview import Overview
-from headwater.server.health.watches import LogWatch, MaintenanceWatch, PressureWatch
+from headwater.server.health.watches import DamageWatch, LogWatch, MaintenanceWatch, PressureWatch
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
@@ -37,6 +37,7 @@ from headwater.server.streams.open_streams import OpenStreams
 from headwater.server.streams.watch_sessions import WatchSessions
 
 if TYPE_CHECKING:
+    from headwater.server.gateway_slots import GatewaySlots
     from headwater.server.rcpx.listener import RcpxListener
 
 
@@ -48,8 +49,10 @@ class App:
         loop: asyncio.AbstractEventLoop,
         kafka: KafkaListener,
         connections_max: int,
+        gateways: GatewaySlots | None = None,
     ) -> None:
-        """`connections_max`: as many as the operating system allows, if not fewer are wanted."""
+        """`connections_max`: as many as the operating system allows, if not fewer are wanted.
+        `gateways`: their figures, where they have the connections."""
         self.clock = clock
         log = Logger("headwater.server")
         self.backend = backend = Backend()
@@ -58,8 +61,8 @@ class App:
         access.quotas.connections.total = room.connections_max
         self.turn_writer = TurnWriter(backend)
         writes = LocalWrites(backend, self.turn_writer, settings.limits)
-        write_batcher = WriteBatcher(writes, settings.limits, loop)
-        intake = Intake(loop, write_batcher.flush)
+        self._write_batcher = write_batcher = WriteBatcher(writes, settings.limits, loop)
+        intake = Intake(loop, self._end_turn)
         shares = access.quotas.connections
         self.ports = Ports(room, shares, intake, clock, settings.deadlines)
         self.http = HttpEndpoint(self.ports, settings.limits, log)
@@ -74,6 +77,7 @@ class App:
             LogWatch(backend, log),
             DamageWatch(backend, log),
         )
+        self.garbage = GarbageSchedule(lambda: backend.engine.core.counters.requests)
         self.kafka = kafka
         self.rcpx: RcpxListener | None = None
         if settings.rcpx_port is not None:
@@ -83,7 +87,7 @@ class App:
 
             self.rcpx = RcpxListener(RcpxEndpoint(self.ports, settings.limits, access, feed))
         overview = Overview(
-            backend, access, self.http.connections, self.sessions, self.webhooks, clock
+            backend, access, self.http.connections, gateways, self.sessions, self.webhooks, clock
         )
         pusher = JobPusher(backend, streams, log)
         self.services: dict[type, object] = {
@@ -114,11 +118,18 @@ class App:
         self.turn_writer.engine = engine
         self._pressure.begin(engine.pressure_control)
         engine.core.on_update = self.delivery.on_news
+        engine.core.before_append = self._write_batcher.flush
         engine.core.on_published = self.turn_writer.send_answers
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
         self.ports.intake.time_turns(engine.core.waits.timed)
-        engine.core.waits.watch_collector()
+        self.garbage.begin(engine.core.waits)
+
+    def _end_turn(self) -> None:
+        """All that was sent was read."""
+        self._write_batcher.flush()
+        if self.backend.database is not None:
+            self.backend.engine.core.owner.end_turn()
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()
@@ -130,15 +141,19 @@ class App:
         if self.backend.database is not None:
             for watch in self._watches:
                 watch.check()
+            self.garbage.check()
 
-    async def drain(self) -> None:
-        """Finish what is under way, then end every connection."""
+    def begin_drain(self) -> None:
+        """Begin nothing more; what waits for something new is answered now."""
         self.backend.draining = True
+        self.garbage.end()
         self.delivery.streams.close_all()
         if self.backend.database is not None:
             for topic in self.backend.engine.core.registry:
-                topic.wake()  # who waits for something new is answered now
-            self.backend.engine.core.waits.leave_collector()
+                topic.wake()
+
+    async def drain(self) -> None:
+        """Finish what is under way, then end every connection."""
         await self.http.drain()
         self.ports.intake.close()
 
