@@ -26,3 +26,10 @@ of its batches. Kafka clients find theirs in `joined_store`, log topics of the e
 them: `native_topics`, with `native_produce` and `native_fetch` from batches to records and back.
 Start reading with `store`.
 """
+
+from headwater.core.late_names import late_modules
+
+# Of these a server takes what it needs when its first client of Kafka comes.
+__getattr__ = late_modules(
+    __name__, ("coordinator", "joined_store", "kafka_partitions", "store", "unavailable")
+)

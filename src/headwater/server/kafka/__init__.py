@@ -20,3 +20,8 @@ Batches are stored as the client sent them, checked but never decoded into recor
 answered after its commit (I2), each request once (I15); who wants no answer is disconnected when
 something was not stored. Start reading at `api_handlers.handle`.
 """
+
+from headwater.core.late_names import late_modules
+
+# A server that no client of Kafka has come to needs `listener` alone.
+__getattr__ = late_modules(__name__, ("connection", "endpoint", "listing", "metrics", "users"))

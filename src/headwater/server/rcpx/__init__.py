@@ -20,3 +20,8 @@ client that is too slow gets a gap with the first and last offset of what it mis
 Everything runs on the loop thread and without a task per request. `caller` turns our errors into
 those of the protocol. Start reading at `connection` and `operations`.
 """
+
+from headwater.core.late_names import late_modules
+
+# `listener` is loaded where the port is on, the rest when its first client comes.
+__getattr__ = late_modules(__name__, ("connection", "endpoint", "listener"))
