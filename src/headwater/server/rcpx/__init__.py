@@ -8,7 +8,7 @@ waits.
 
 `operations.OPERATIONS` is the table: the name of an operation, the decoder of its params, the scope
 it needs, the function that runs it. Most of those functions are `machines.operations`, shared with
-HTTP. `runner` carries an operation of the engine to its response. HELLO, AUTH, PING and BYE
+HTTP. `RcpxRunner` carries an operation of the engine to its response. HELLO, AUTH, PING and BYE
 stand beside the table.
 
 APPLY_EVENT is most of the traffic and has a short way: `event_requests` decodes it at once and
