@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final
 
 from headwater.core.units import US_PER_S
 from headwater.server.connection import Connection
 from headwater.server.gateway.uplink import Uplink
 from headwater.server.http.connection import HttpConnection
 from headwater.server.http.dispatcher import Dispatcher
-from headwater.server.http.exchange import Exchange
+from headwater.server.http.exchange import Exchange, HttpCaller
 from headwater.server.http.route_table import Route
 from headwater.server.http.write_batcher import WriteBatcher
 from headwater.wire.channel import ChannelKind
@@ -61,7 +61,8 @@ class Forwarder:
         exchange, uplink, stream = request.exchange, self._uplink, request.stream
         uplink.add(stream, request)
         exchange.on_gone = partial(uplink.gone, stream)
-        behind = request.connection.number_before()
+        connection = exchange.connection
+        behind = connection.number_before() if isinstance(connection, ForwardingConnection) else 0
         uplink.request(stream, exchange.head, body, exchange.started_us, behind, upgrades=upgrades)
 
     def sequencer_up(self) -> None:
@@ -83,27 +84,24 @@ class Forwarder:
             request.refuse("the server starts again; try again soon")
 
 
-class ForwardingConnection(HttpConnection):
-    """Of a client; its requests are answered by the sequencer."""
+class GatewayDispatcher(Dispatcher):
+    """Takes no more than the sequencer does."""
 
-    def __init__(
-        self, dispatcher: Dispatcher, uplink: Uplink, on_connections: Callable[[], None]
-    ) -> None:
-        """`on_connections`: called when one came or went."""
-        super().__init__(dispatcher)
-        self.uplink = uplink
-        self._on_connections = on_connections
-
-    def opened(self) -> None:
-        self._on_connections()
-
-    def lost(self, exc: Exception | None) -> None:
-        super().lost(exc)
-        self._on_connections()
+    def __init__(self, uplink: Uplink, *others: Any) -> None:
+        super().__init__(*others)
+        self._uplink = uplink
 
     @property
     def has_room(self) -> bool:
-        return not self.uplink.is_pressed and super().has_room
+        return not self._uplink.is_pressed
+
+
+class ForwardingConnection(HttpConnection):
+    """Of a client; its requests are answered by the sequencer."""
+
+    def __init__(self, dispatcher: GatewayDispatcher, uplink: Uplink) -> None:
+        super().__init__(dispatcher)
+        self._uplink = uplink
 
     def number_before(self) -> int:
         """Of the unanswered request before the one that begins, or 0."""
@@ -112,20 +110,20 @@ class ForwardingConnection(HttpConnection):
 
     def eof_received(self) -> bool:
         for exchange in self._pending:
-            self.uplink.end_of_input(exchange.number)
+            self._uplink.end_of_input(exchange.number)
         return super().eof_received()
 
 
 class ForwardedRequest:
     """A request that the sequencer answers. Fulfils `ForwardedStream`."""
 
-    __slots__ = ("_outflow", "_uplink", "connection", "exchange", "stream")
+    __slots__ = ("_outflow", "connection", "exchange", "stream", "uplink")
 
     def __init__(self, uplink: Uplink, exchange: Exchange, stream: int) -> None:
-        self._uplink = uplink
+        self.uplink = uplink
         self.exchange = exchange
         self.stream = stream
-        self.connection = cast(ForwardingConnection, exchange.connection)
+        self.connection = exchange.connection
         self._outflow: Outflow | None = None
         """None until it has begun an answer without end."""
 
@@ -139,7 +137,7 @@ class ForwardedRequest:
         exchange.answer_whole(answer)
 
     def begin(self, head: bytes, *, is_upgraded: bool) -> None:
-        self._outflow = Outflow(self._uplink, self.stream, self.connection)
+        self._outflow = Outflow(self.uplink, self.stream, self.connection)
         self.connection.on_resumed = self._outflow.report
         if is_upgraded:
             self.exchange.hand_over()
@@ -187,7 +185,7 @@ class UpgradedInput(asyncio.Protocol):
 
     def __init__(self, request: ForwardedRequest) -> None:
         self.request = request
-        self._uplink = request.connection.uplink
+        self._uplink = request.uplink
 
     def data_received(self, data: bytes) -> None:
         self._uplink.send(ChannelKind.DATA, self.request.stream, data)
@@ -199,7 +197,7 @@ class UpgradedInput(asyncio.Protocol):
 class Outflow:
     """Bytes that a client is sent, and how many of them it took."""
 
-    def __init__(self, uplink: Uplink, stream: int, connection: Connection) -> None:
+    def __init__(self, uplink: Uplink, stream: int, connection: HttpCaller | Connection) -> None:
         self._uplink = uplink
         self._stream = stream
         self._connection = connection
@@ -219,10 +217,10 @@ class Outflow:
             self._uplink.taken(self._stream, taken)
 
 
-def end_connection(connection: HttpConnection | Connection, how: ChannelKind) -> None:
+def end_connection(connection: HttpCaller | Connection, how: ChannelKind) -> None:
     if how is ChannelKind.ABORT:
         connection.transport.abort()
-    elif how is ChannelKind.FINISH and isinstance(connection, HttpConnection):
+    elif how is ChannelKind.FINISH:
         connection.finish()
     else:
         connection.close()

@@ -19,12 +19,16 @@ from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import NEVER_S, Awaits, Connection, Ports
 from headwater.server.gateway.byte_connection import ByteConnection
-from headwater.server.gateway.forwarder import Forwarder, ForwardingConnection, forwarding_routes
+from headwater.server.gateway.forwarder import (
+    Forwarder,
+    ForwardingConnection,
+    GatewayDispatcher,
+    forwarding_routes,
+)
 from headwater.server.gateway.shared_room import SharedRoom
 from headwater.server.gateway.turn_sender import TurnSender
 from headwater.server.gateway.uplink import Uplink
 from headwater.server.gateway_slots import GatewaySlots
-from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.route_table import LateRoutes, Route, RouteTable
 from headwater.server.http.write_batcher import WriteBatcher
@@ -80,6 +84,7 @@ class Gateway:
         intake = Intake(self._loop, self._end_turn)
         self._ports = Ports(room, access.quotas.connections, intake, clock, settings.deadlines)
         self._http = HttpEndpoint(self._ports, settings.limits, log)
+        self._http.connections.on_changed = self._count_http
         self._backend = Backend()
         self._dispatcher = self._make_dispatcher()
         self._streams = self._ports.connections(log, _PATIENT)
@@ -87,11 +92,12 @@ class Gateway:
         self._servers: list[asyncio.Server] = []
         self._stopping = asyncio.Event()
 
-    def _make_dispatcher(self) -> Dispatcher:
+    def _make_dispatcher(self) -> GatewayDispatcher:
         """As in a server without workers, with handlers that forward."""
         late = [LateRoutes(each.beginnings, partial(_forwarded, each)) for each in LATE_ROUTES]
         services = {Forwarder: self._forwarder, WriteBatcher: self._batcher}
-        return Dispatcher(
+        return GatewayDispatcher(
+            self._uplink,
             self._http,
             self._backend,
             self._access,
@@ -138,7 +144,7 @@ class Gateway:
     def _connection_of(self, name: str) -> Callable[[], Connection]:
         port = BYTE_PORTS.get(name)
         if port is None:
-            return lambda: ForwardingConnection(self._dispatcher, self._uplink, self._count_http)
+            return lambda: ForwardingConnection(self._dispatcher, self._uplink)
         return lambda: ByteConnection(self._streams, self._uplink, port)
 
     # -- what happens

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from headwater.observe.logs import Logger
+from headwater.server.access.access import Access
 from headwater.server.connection import DRAIN_POLL_S
 from headwater.server.gateway.byte_stream import ByteStream
 from headwater.server.gateway.channel import Channel
@@ -24,6 +25,7 @@ from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_head import Head
 from headwater.server.http.turn_receiver import GatewayTurns, TurnReceiver
+from headwater.server.http.turn_writer import TurnWriter
 from headwater.wire.channel import (
     HEADS_MAX,
     REQUEST,
@@ -67,12 +69,14 @@ class GatewayLinks:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        turns: TurnReceiver,
+        turn_writer: TurnWriter,
+        access: Access,
         ports: Mapping[BytePort, MakeProtocol],
         log: Logger,
     ) -> None:
         self.dispatcher = dispatcher
-        self.turns = turns
+        loop = asyncio.get_running_loop()
+        self.turns = TurnReceiver(turn_writer, access, loop, log)
         self.log = log
         self._ports = ports
         self._links: set[GatewayLink] = set()
