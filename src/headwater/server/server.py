@@ -126,6 +126,7 @@ class Server:
             raise
         app.serve_from(database)
         if self._links is not None:
+            self._links.time_turns(database.engine.core.waits.timed)
             self._links.open_ports()
         self._write_port_file()
 

@@ -45,6 +45,7 @@ _UPGRADE: Final = int(ChannelFlag.UPGRADE)
 _PEER: Final = struct.Struct("3i")
 _unpack_request: Final = REQUEST.packer.unpack_from
 
+Timed = Callable[[str, Callable[[], None]], Callable[[], None]]
 MakeProtocol = Callable[[], asyncio.Protocol | None]
 """For a new connection; None as long as its port is not open."""
 
@@ -82,6 +83,7 @@ class GatewayLinks:
         self._links: set[GatewayLink] = set()
         self._waiting: list[tuple[BytePort, ByteStream]] = []
         self._server: asyncio.Server | None = None
+        self._timed: Timed | None = None
 
     async def start(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -112,6 +114,13 @@ class GatewayLinks:
             self._waiting.append((port, stream))
         else:
             stream.begin(protocol)
+
+    def time_turns(self, timed: Timed) -> None:
+        """Have what frames bring timed from now on."""
+        self._timed = timed
+
+    def run(self, work: Callable[[], None]) -> None:
+        work() if self._timed is None else self._timed("requests", work)()
 
     def open_ports(self) -> None:
         """Recovery is done: connections that came before get their protocols."""
@@ -147,6 +156,7 @@ class GatewayLink:
         self._streams: dict[int, StreamEnd] = {}
         """All that is open, the calls too."""
         self.channel = Channel(loop, links.log, self._lost, self._set_pressure)
+        self.channel.run = links.run
         self.channel.register({ChannelKind.HELLO: self._take_hello})
         self._turns = GatewayTurns(
             links.turns, partial(self.channel.send, ChannelKind.TURN_REPLY, 0)
