@@ -196,6 +196,8 @@ class Server:
         if app is None:
             return
         await self._stop_listening()
+        if self._links is not None:
+            await self._links.all_draining(GATEWAYS_LATER_S)
         await app.webhooks.close()
         drains = [self._drain_http(app), self.kafka.drain()]
         if app.rcpx is not None:

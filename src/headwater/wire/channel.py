@@ -63,6 +63,8 @@ class ChannelKind(IntEnum):
     """G. The durable writes of one turn, as columns."""
     TURN_REPLY = 17
     """S. What became of them."""
+    DRAINING = 18
+    """G. All that clients had sent before this gateway was told to stop came before this."""
 
 
 class ChannelFlag(IntFlag):
@@ -143,7 +145,7 @@ PAYLOAD_BYTES_MIN: Final = {
     ChannelKind.OPEN: OPEN.size,
 }
 """Of kinds whose payload begins with a table. A reader of those need not check again."""
-_BYTES_MIN: Final = [PAYLOAD_BYTES_MIN.get(ChannelKind(n), 0) if n else 0 for n in range(18)]
+_BYTES_MIN: Final = [PAYLOAD_BYTES_MIN.get(ChannelKind(n), 0) if n else 0 for n in range(19)]
 _pack = CHANNEL_FRAME.packer.pack
 _unpack = CHANNEL_FRAME.packer.unpack_from
 _HEADER_BYTES: Final = CHANNEL_FRAME.size
