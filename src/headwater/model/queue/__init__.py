@@ -4,4 +4,3 @@ from headwater.model.queue.cohort import ClaimWindow, share
 from headwater.model.queue.grant import Claims, ExhaustedJob, Grant, Verdict
 from headwater.model.queue.history import LeaseHistory
 from headwater.model.queue.leases import QueueLeases
-from headwater.model.queue.live_jobs import LiveSeqs

@@ -27,9 +27,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from headwater.core.units import US_PER_MS
+from headwater.model.index import SeqIndex
 from headwater.model.queue.grant import Claims, Deadlines, ExhaustedJob, Grant, Verdict, judge
 from headwater.model.queue.held import Held
-from headwater.model.queue.live_jobs import LiveSeqs, next_live
+from headwater.model.queue.live_jobs import next_live
 from headwater.model.queue.waiting import Delays, FifoKeys
 
 DRAW_SLOTS_MAX: Final = 16_384
@@ -97,7 +98,7 @@ class QueueLeases:
     def in_flight(self) -> int:
         return len(self.leases) + len(self.leaving)
 
-    def ready(self, jobs: LiveSeqs) -> int:
+    def ready(self, jobs: SeqIndex) -> int:
         """Live jobs that no worker holds and nothing keeps back."""
         out = self.in_flight + len(self.delays) + len(self.scheduled)
         return max(jobs.live_count - out - self.kept_back, 0)
@@ -107,7 +108,7 @@ class QueueLeases:
         """Jobs that no worker gets until an operator acts or a retry succeeds."""
         return len(self.blocked) + len(self.unreadable)
 
-    def has_fresh(self, jobs: LiveSeqs) -> bool:
+    def has_fresh(self, jobs: SeqIndex) -> bool:
         """The cursor has not seen everything yet."""
         return self.claim_cursor < jobs.next_seq
 
@@ -153,7 +154,7 @@ class QueueLeases:
             elif not self._put_away(seq):
                 self._ready_again(seq)
 
-    def draw(self, jobs: LiveSeqs, wanted: int) -> Sequence[int]:
+    def draw(self, jobs: SeqIndex, wanted: int) -> Sequence[int]:
         """Take the next jobs out of line, reclaimed ones first; no other claim gets them.
 
         They must be granted or put back. Takes about as long as there are jobs wanted. Fewer may
@@ -169,7 +170,7 @@ class QueueLeases:
             drawn = [*drawn, *fresh] if drawn else fresh
         return drawn
 
-    def _draw_reclaimed(self, jobs: LiveSeqs, wanted: int) -> list[int]:
+    def _draw_reclaimed(self, jobs: SeqIndex, wanted: int) -> list[int]:
         drawn: list[int] = []
         reclaim = self.reclaim
         while reclaim and len(drawn) < wanted:

@@ -3,45 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Final
 
-from headwater.core.arrays import NDArray, numpy
+from headwater.core.arrays import numpy
+from headwater.model.index import SeqIndex
 from headwater.model.slots import DEAD
 
 _FEW: Final = 8
 """Up to here one check each is quicker than numpy."""
 
 
-class LiveSeqs(Protocol):
-    """What a queue needs to know of its topic; a `SeqIndex` knows it."""
-
-    @property
-    def next_seq(self) -> int: ...
-
-    @property
-    def live_count(self) -> int: ...
-
-    def is_live(self, seq: int) -> bool: ...
-
-    def first_live(self, from_seq: int) -> int: ...
-
-    def all_live(self, first_seq: int, end_seq: int) -> bool: ...
-
-    def flags(self, first_seq: int, end_seq: int) -> NDArray[numpy.uint32]: ...
-
-
-class JobSizes(Protocol):
-    """How large jobs are; a `SeqIndex` knows that, too."""
-
-    @property
-    def live_bytes(self) -> int: ...
-
-    def payload_at(self, seq: int) -> int: ...
-
-    def peek(self, first_seq: int, end_seq: int) -> Any: ...
-
-
-def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[Sequence[int], int]:
+def next_live(jobs: SeqIndex, from_seq: int, wanted: int) -> tuple[Sequence[int], int]:
     """At most `wanted` live seqs from here on, and how far the scan went.
 
     It scans one stretch, so there may be more live seqs; the next call goes on. Where all of it is
@@ -62,7 +34,7 @@ def next_live(jobs: LiveSeqs, from_seq: int, wanted: int) -> tuple[Sequence[int]
     return (live + first).tolist(), end
 
 
-def fitting(jobs: JobSizes, seqs: Sequence[int], bytes_max: int) -> int:
+def fitting(jobs: SeqIndex, seqs: Sequence[int], bytes_max: int) -> int:
     """How many of these, from the first, have no more payload than that together."""
     if jobs.live_bytes <= bytes_max:
         return len(seqs)  # all jobs together are no more than that
