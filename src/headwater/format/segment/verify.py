@@ -11,21 +11,18 @@ from typing import Any, Final
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
-from headwater.format.frame import CHECKSUM_BYTES, FrameFlag
-from headwater.format.segment.entry import (
-    INDEX_ENTRY,
-    Entries,
-    IndexFlag,
-    index_flags,
-    seal_checks,
-)
+from headwater.format.frame import CHECKSUM_BYTES, LENGTH_BYTES, FrameFlag
 from headwater.format.segment.frame import (
-    LENGTH_BYTES,
+    INDEX_ENTRY,
     SEGMENT_FRAME,
     SEGMENT_FRAME_BYTES_MIN,
     STATE_BYTES,
+    Entries,
     FrameState,
+    IndexFlag,
     decode_segment_frame,
+    index_flags,
+    seal_checks,
 )
 from headwater.format.segment.run import Integers, at_each_byte, hash_ranges, heads_at
 from headwater.native import compiled
@@ -68,16 +65,6 @@ FAULT_MEANING: Final[dict[FrameFault, str]] = {
 }
 
 
-def verify_frames(
-    buffer: bytes | bytearray | memoryview, entries: Entries, first_seq: int, base: int = 0
-) -> NDArray[numpy.int64]:
-    """Positions whose frame has another checksum, seq, ts, length, flags or state than its entry.
-
-    `base` is the offset in the file of the first byte of `buffer`.
-    """
-    return numpy.flatnonzero(frame_faults(buffer, entries, first_seq, base))
-
-
 def frame_faults(
     buffer: bytes | bytearray | memoryview,
     entries: Entries,
@@ -89,6 +76,7 @@ def frame_faults(
 ) -> NDArray[numpy.uint8]:
     """The `FrameFault` of each entry's frame; without `checksums`, as far as the headers tell.
 
+    `base` is the offset in the file of the first byte of `buffer`.
     `heads` are the fixed parts of all frames, for those who have them already.
     """
     view = memoryview(buffer)
