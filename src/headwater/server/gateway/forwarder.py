@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Final, cast
@@ -20,7 +19,7 @@ from headwater.server.connection import Connection
 from headwater.server.gateway.uplink import Uplink
 from headwater.server.http.connection import HttpConnection
 from headwater.server.http.endpoint import HttpEndpoint
-from headwater.server.http.exchange import Exchange
+from headwater.server.http.exchange import Exchange, HttpCaller
 from headwater.server.http.request_head import Head
 from headwater.server.http.route_table import Route, RouteTable
 from headwater.wire.channel import ChannelKind
@@ -39,11 +38,8 @@ class Forwarder:
         endpoint: HttpEndpoint,
         uplink: Uplink,
         routes: list[Route],
-        on_connections: Callable[[], None],
     ) -> None:
-        """`on_connections`: called when a connection came or went."""
         self.endpoint = endpoint
-        self.on_connections = on_connections
         self.uplink = uplink
         self.draining = False
         self.requests = 0
@@ -54,6 +50,10 @@ class Forwarder:
         """For a sequencer; with what followed the head, for those that upgrade."""
 
     # -- what connections ask
+
+    @property
+    def has_room(self) -> bool:
+        return not self.uplink.is_pressed
 
     def handle(self, exchange: Exchange) -> None:
         exchange.number = self.uplink.next_stream()
@@ -90,7 +90,8 @@ class Forwarder:
         self.requests += 1
         uplink.add(exchange.number, request)
         exchange.on_gone = partial(uplink.gone, exchange.number)
-        behind = request.connection.number_before()
+        connection = exchange.connection
+        behind = connection.number_before() if isinstance(connection, ForwardingConnection) else 0
         uplink.request(
             exchange.number, exchange.head, body, exchange.started_us, behind, upgrades=upgrades
         )
@@ -99,7 +100,7 @@ class Forwarder:
         """Forward what waited for it."""
         waiting, self._waiting = self._waiting, deque()
         for exchange, rest in waiting:
-            connection = cast(ForwardingConnection, exchange.connection)
+            connection = exchange.connection
             if connection.is_gone:
                 continue
             if rest is None:
@@ -126,19 +127,7 @@ class ForwardingConnection(HttpConnection):
 
     def __init__(self, forwarder: Forwarder) -> None:
         super().__init__(forwarder)
-        self.uplink = forwarder.uplink
-        self._count = forwarder.on_connections
-
-    def opened(self) -> None:
-        self._count()
-
-    def lost(self, exc: Exception | None) -> None:
-        super().lost(exc)
-        self._count()
-
-    @property
-    def has_room(self) -> bool:
-        return not self.uplink.is_pressed and super().has_room
+        self._uplink = forwarder.uplink
 
     def number_before(self) -> int:
         """Of the unanswered request before the one that begins, or 0."""
@@ -147,19 +136,19 @@ class ForwardingConnection(HttpConnection):
 
     def eof_received(self) -> bool:
         for exchange in self._pending:
-            self.uplink.end_of_input(exchange.number)
+            self._uplink.end_of_input(exchange.number)
         return super().eof_received()
 
 
 class ForwardedRequest:
     """A request that the sequencer answers. Fulfils `ForwardedStream`."""
 
-    __slots__ = ("_outflow", "_uplink", "connection", "exchange")
+    __slots__ = ("_outflow", "connection", "exchange", "uplink")
 
     def __init__(self, uplink: Uplink, exchange: Exchange) -> None:
-        self._uplink = uplink
+        self.uplink = uplink
         self.exchange = exchange
-        self.connection = cast(ForwardingConnection, exchange.connection)
+        self.connection = exchange.connection
         self._outflow: Outflow | None = None
         """None until it has begun an answer without end."""
 
@@ -173,7 +162,7 @@ class ForwardedRequest:
         exchange.answer_whole(answer)
 
     def begin(self, head: bytes, *, is_upgraded: bool) -> None:
-        self._outflow = Outflow(self._uplink, self.exchange.number, self.connection)
+        self._outflow = Outflow(self.uplink, self.exchange.number, self.connection)
         self.connection.on_resumed = self._outflow.report
         if is_upgraded:
             self.exchange.hand_over()
@@ -223,7 +212,7 @@ class UpgradedInput(asyncio.Protocol):
 
     def __init__(self, request: ForwardedRequest) -> None:
         self.request = request
-        self._uplink = request.connection.uplink
+        self._uplink = request.uplink
 
     def data_received(self, data: bytes) -> None:
         self._uplink.say(ChannelKind.DATA, self.request.exchange.number, data)
@@ -235,7 +224,7 @@ class UpgradedInput(asyncio.Protocol):
 class Outflow:
     """Bytes that a client is sent, and how many of them it took."""
 
-    def __init__(self, uplink: Uplink, stream: int, connection: Connection) -> None:
+    def __init__(self, uplink: Uplink, stream: int, connection: HttpCaller | Connection) -> None:
         self._uplink = uplink
         self._stream = stream
         self._connection = connection
@@ -255,10 +244,10 @@ class Outflow:
             self._uplink.taken(self._stream, taken)
 
 
-def end_connection(connection: HttpConnection | Connection, how: ChannelKind) -> None:
+def end_connection(connection: HttpCaller | Connection, how: ChannelKind) -> None:
     if how is ChannelKind.ABORT:
         connection.transport.abort()
-    elif how is ChannelKind.FINISH and isinstance(connection, HttpConnection):
+    elif how is ChannelKind.FINISH:
         connection.finish()
     else:
         connection.close()

@@ -65,7 +65,8 @@ class Gateway:
         intake = Intake(self._loop, self._uplink.flush)
         self._ports = Ports(room, shares, intake, clock or SystemClock(), settings.deadlines)
         self._http = HttpEndpoint(self._ports, settings.limits, log)
-        self._forwarder = Forwarder(self._http, self._uplink, list(ROUTES), self._count_http)
+        self._forwarder = Forwarder(self._http, self._uplink, list(ROUTES))
+        self._http.connections.on_changed = self._count_http
         self._streams = self._ports.connections(log, _PATIENT)
         """Those whose bytes go to the sequencer as they are."""
         self._servers: list[asyncio.Server] = []
