@@ -1,6 +1,6 @@
 """What one turn brings to one log: writes that are handed over together, and answered together.
 
-The topics, Kafka's log and the machines' log each have a `Turn`. A write is admitted and has its
+The topics, Kafka's log and the machines' log each have a `WriteTurn`. A write is admitted and has its
 place (seqs, offsets) when it comes; at the end of the turn all of them become one `Submission` for
 each shard and class, in the order in which they came. See
 docs/decisions/0039-a-turn-is-one-submission.md.
@@ -38,7 +38,7 @@ class Submitted(Protocol):
 W = TypeVar("W", bound=Submitted)
 
 
-class Turn(Generic[W]):
+class WriteTurn(Generic[W]):
     """The writes of this turn that have their places."""
 
     def __init__(self, owner: Owner, submit: Callable[[list[W]], None], writers_max: int) -> None:
@@ -79,7 +79,7 @@ class Turn(Generic[W]):
         return len(self._begun)
 
 
-class Refused(NamedTuple, Generic[W]):
+class NotTaken(NamedTuple, Generic[W]):
     """What a log did not take, the newest of what was handed over; and why."""
 
     writes: list[W]
@@ -103,20 +103,20 @@ class Submission(Generic[W]):
 
     def hand_over(
         self, submit: Callable[[Ticket], None], durability: Durability
-    ) -> Refused[W] | None:
+    ) -> NotTaken[W] | None:
         """One ticket; where the log has no room for all, those that came first."""
         try:
             submit(self._ticket(durability))
         except OverloadedError as refusal:
             if len(self.writes) == 1:
-                return Refused(self.writes, refusal)
+                return NotTaken(self.writes, refusal)
             first, second = self._halves()
             refused = first.hand_over(submit, durability)
             if refused is None:
                 return second.hand_over(submit, durability)
-            return Refused(refused.writes + second.writes, refused.error)
+            return NotTaken(refused.writes + second.writes, refused.error)
         except HeadwaterError as refusal:
-            return Refused(self.writes, refusal)
+            return NotTaken(self.writes, refusal)
         return None
 
     def _ticket(self, durability: Durability) -> Ticket:

@@ -20,7 +20,7 @@ from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.kafka.producers import SentBatch
 from headwater.engine.owner import Pending
 from headwater.engine.partition import Produced, Repeated
-from headwater.engine.turn import Submission, Turn, mistake_as_answer
+from headwater.engine.turn import Submission, WriteTurn, mistake_as_answer
 from headwater.format.kafka.batch import BatchHeader, assign_offset, read_header
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.observe.tracing import PRODUCE_SPAN
@@ -70,7 +70,7 @@ class Produce(Pending[Produced]):
             follower.fail(error)
 
 
-class _Batches(Submission[Produce]):
+class BatchSubmission(Submission[Produce]):
     __slots__ = ()
 
     @property
@@ -82,7 +82,7 @@ class _Batches(Submission[Produce]):
 class BatchAppender:
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
-        self._turn: Turn[Produce] = Turn(
+        self._turn: WriteTurn[Produce] = WriteTurn(
             core.owner, self._submit, core.settings.wal.queue_submissions_max
         )
         core.send_begun = self._turn.send
@@ -136,7 +136,7 @@ class BatchAppender:
         answered: set[Produce] = set()
         try:
             for waits in (False, True):
-                submission = _Batches()
+                submission = BatchSubmission()
                 for write in writes:
                     if write.waits is waits:
                         submission.add(write, write.body, write.records)
@@ -199,7 +199,7 @@ class BatchAppender:
         self, ticket: Ticket, updated: dict[KafkaPartition, None], broken: list[Exception]
     ) -> None:
         context: Any = ticket.context
-        if isinstance(context, _Batches):
+        if isinstance(context, BatchSubmission):
             if ticket.error is not None:
                 self._failed(context.writes, ticket.error)
                 return

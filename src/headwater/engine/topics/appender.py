@@ -33,7 +33,7 @@ from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics, flush_copies
 from headwater.engine.topics.publisher import Keyed, Publisher, Write
 from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, checked_key
-from headwater.engine.turn import Submission, Turn, mistake_as_answer
+from headwater.engine.turn import Submission, WriteTurn, mistake_as_answer
 from headwater.format.appends import Columns, FramesOfBatch, encode_batches
 from headwater.format.control_frames import (
     IdempotencyEntry,
@@ -67,7 +67,7 @@ class Appender:
         self._publisher = publisher
         self._pressure_control = pressure_control
         self._sampled_at = 0
-        self._turn: Turn[Write] = Turn(
+        self._turn: WriteTurn[Write] = WriteTurn(
             core.owner, self._submit, core.settings.wal.queue_submissions_max
         )
         core.send_begun = self._turn.send
