@@ -1,8 +1,8 @@
 """What one turn brings to one log: writes that are handed over together, and answered together.
 
-The topics, Kafka's log and the machines' log each have a `WriteTurn`. A write is admitted and has its
-place (seqs, offsets) when it comes; at the end of the turn all of them become one `Submission` for
-each shard and class, in the order in which they came. See
+The topics, Kafka's log and the machines' log each have a `WriteTurn`. A write is admitted and has
+its place (seqs, offsets) when it comes; at the end of the turn all of them become one `Submission`
+for each shard and class, in the order in which they came. See
 docs/decisions/0039-a-turn-is-one-submission.md.
 """
 

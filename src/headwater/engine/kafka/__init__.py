@@ -11,10 +11,11 @@ checkpoints. Any thread reads a fetch plan (`fetch_plan`), so a slow disk delays
 
 Produce: `batch_appender` checks the producer (`producers`) and gives the batch its offsets as it
 came; all batches of a turn are submitted together at its end (`engine.turn`). They take effect when
-the log has them, the same as in a replay (I4), and each request is answered exactly once (I15). An acknowledged batch is there after a crash (I1),
-whole or not at all (I2). Fetch: `fetch_plan` plans as the owner and serves whole batches, each
-checked; damage is an error at its offset and never skipped (I6). Groups: `coordinator` has the
-clock and the log, `group_state` what a restart brings back: members and committed offsets.
+the log has them, the same as in a replay (I4), and each request is answered exactly once (I15). An
+acknowledged batch is there after a crash (I1), whole or not at all (I2). Fetch: `fetch_plan` plans
+as the owner and serves whole batches, each checked; damage is an error at its offset and never
+skipped (I6). Groups: `coordinator` has the clock and the log, `group_state` what a restart brings
+back: members and committed offsets.
 
 Space: `checkpointer` writes the state that no longer needs the log, `space_reclaimer` deletes and
 rewrites segments only after it (I7). A store whose log cannot be opened (I5) is replaced by
