@@ -75,7 +75,7 @@ class App:
             LogWatch(backend, log),
             DamageWatch(backend, log),
         )
-        self.garbage = GarbageSchedule(lambda: backend.engine.core.counters.requests)
+        self.garbage = GarbageSchedule(lambda: backend.engine.core.counters.requests, clock, loop)
         self.kafka = kafka
         self.rcpx: RcpxListener | None = None
         if settings.rcpx_port is not None:

@@ -79,6 +79,8 @@ class Checkpointer:
 
     def run(self, *, full: bool) -> Cut:
         """One checkpoint, on the maintenance thread. A full one takes everything published."""
+        if self._core.dirty:
+            load_arrays()  # here, where no request waits for it
         cut, topics = self._core.owner.call(lambda: self._cut(full=full))
         self._add_jobs(cut, topics)
         self._carry_out(cut)
@@ -99,8 +101,6 @@ class Checkpointer:
                     cut.jobs.append(self._job(topic))
                     yield
 
-        if topics:
-            load_arrays()  # here, where no request waits for it
         call_in_slices(self._core.owner, self._core.clock, jobs())
 
     def _carry_out(self, cut: Cut) -> None:
