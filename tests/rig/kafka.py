@@ -62,6 +62,9 @@ class KafkaOwner:
         self.shard: SteppedShard | None = None
         self._depth = 0
 
+    def rest(self, us: int) -> None:
+        """Time is the test's."""
+
     def post(self, work: Callable[[], None]) -> None:
         work()
 
