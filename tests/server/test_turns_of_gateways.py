@@ -17,8 +17,16 @@ from headwater.wire.channel import ChannelError
 from headwater.wire.turns import GroupOutcome, Row, decode_reply, encode_reply, encode_turn
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import RawHttp
-from tests.server.running_server import PATIENCE_S, RunningServer, eventually, running, settings
-from tests.server.test_write_batcher import WRITERS, Writers, loop_held, single, submissions
+from tests.server.running_server import (
+    PATIENCE_S,
+    RunningServer,
+    eventually,
+    loop_held,
+    running,
+    settings,
+    submissions,
+)
+from tests.server.test_write_batcher import WRITERS, Writers, single
 from tests.server.turn_app import TurnApp, Wire
 
 SECRET = "a-long-secret"

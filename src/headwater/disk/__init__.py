@@ -1,7 +1,7 @@
 """The filesystem seam: the verbs, the POSIX disk, atomic replace. No other room opens a file."""
 
 from headwater.disk.posix import PosixDisk, plain_descriptor
-from headwater.disk.protocol import Buffer, DirectoryLock, Disk, File, OpenMode
+from headwater.disk.protocol import NO_ROOM, Buffer, DirectoryLock, Disk, File, OpenMode
 from headwater.disk.whole_files import (
     cut_file,
     file_bytes,
@@ -17,26 +17,3 @@ from headwater.disk.whole_files import (
     write_all,
     write_new_file,
 )
-
-__all__ = [
-    "Buffer",
-    "DirectoryLock",
-    "Disk",
-    "File",
-    "OpenMode",
-    "PosixDisk",
-    "cut_file",
-    "file_bytes",
-    "map_file",
-    "opened",
-    "plain_descriptor",
-    "read_all",
-    "read_range",
-    "read_whole",
-    "replace_file",
-    "sync_file",
-    "sync_names",
-    "sync_together",
-    "write_all",
-    "write_new_file",
-]

@@ -17,16 +17,14 @@ from headwater.core.results import Deleted, TopicState
 from headwater.disk import DirectoryLock, Disk
 from headwater.engine.machines.host import MachineHost
 from headwater.engine.maintenance.checkpointer import Checkpointer
-from headwater.engine.maintenance.housekeeping import Housekeeping
+from headwater.engine.maintenance.housekeeping import Housekeeping, MaintenanceThread
 from headwater.engine.maintenance.snapshotter import Snapshotter
-from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.operation import Operation
 from headwater.engine.owner import LoopOwner, Owner
 from headwater.engine.pressure import PressureControl
 from headwater.engine.routers.copy_rounds import CopyRounds, ForwarderThread
 from headwater.engine.routers.definitions import Routers
-from headwater.engine.start.losses import RecoveryNotes
-from headwater.engine.start.topic_recovery import TopicRecovery
+from headwater.engine.start.topic_recovery import RecoveryNotes, TopicRecovery
 from headwater.engine.state.engine_core import EngineCore, ShardProgress
 from headwater.engine.state.topic import TailCache, Topic
 from headwater.engine.topics.appender import Appender
@@ -43,8 +41,7 @@ from headwater.recovery.topics.open_wal import OpenWal, open_wal
 from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.snapshots import retired_logs
 from headwater.store.checked_reads import RecordDamage
-from headwater.store.cold_address import remember_cold_tier
-from headwater.store.object_store import open_cold_tier
+from headwater.store.cold_tier import open_cold_tier, remember_cold_tier
 from headwater.wal.ceilings import SeqCeilings
 from headwater.wal.committer import LogState
 from headwater.wal.sharded import ShardedWal
@@ -117,6 +114,8 @@ class Engine:
             wal=opened.wal,
         )
         self.core.topic_store = self
+        self.find = self.core.registry.find
+        self.topic = self.core.registry.get
         self.topics = Topics(self.core)
         self.pressure_control = PressureControl(self.core)
         self._publisher = Publisher(self.core, self.topics)
@@ -172,12 +171,6 @@ class Engine:
         self.machines.start_feeder(self)
 
     # -- what callers do, as the owner
-
-    def find(self, name: str) -> Topic | None:
-        return self.core.registry.find(name)
-
-    def topic(self, name: str) -> Topic:
-        return self.core.registry.get(name)
 
     def deletion(
         self, name: str, before_seq: int | None, matcher: TagMatcher | None

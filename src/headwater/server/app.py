@@ -13,10 +13,9 @@ from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports, Room
-from headwater.server.health.damage import DamageWatch
 from headwater.server.health.garbage import GarbageSchedule
 from headwater.server.health.overview import Overview
-from headwater.server.health.watches import LogWatch, MaintenanceWatch, PressureWatch
+from headwater.server.health.watches import DamageWatch, LogWatch, MaintenanceWatch, PressureWatch
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
@@ -25,19 +24,21 @@ from headwater.server.http.route_table import RouteTable
 from headwater.server.http.turn_writer import TurnWriter
 from headwater.server.http.write_batcher import LocalWrites, WriteBatcher
 from headwater.server.intake import Intake
-from headwater.server.kafka.listener import KafkaListener
-from headwater.server.kafka.listing import KafkaListing
+from headwater.server.kafka.listener import KafkaListener, KafkaListing
 from headwater.server.machines.instance_stream import InstanceStreams
 from headwater.server.machines.transition_follower import TransitionFeed
 from headwater.server.machines.webhooks import Webhooks
 from headwater.server.metrics import Scrape
-from headwater.server.routes import ROUTES
+from headwater.server.rcpx import listener
+from headwater.server.routes import LATE_ROUTES, ROUTES
+from headwater.server.streams import websocket
 from headwater.server.streams.delivery import Delivery
 from headwater.server.streams.job_pusher import JobPusher
 from headwater.server.streams.open_streams import OpenStreams
 from headwater.server.streams.watch_sessions import WatchSessions
 
 if TYPE_CHECKING:
+    from headwater.server.gateway_slots import GatewaySlots
     from headwater.server.rcpx.listener import RcpxListener
 
 
@@ -49,8 +50,10 @@ class App:
         loop: asyncio.AbstractEventLoop,
         kafka: KafkaListener,
         connections_max: int,
+        gateways: GatewaySlots | None = None,
     ) -> None:
-        """`connections_max`: as many as the operating system allows, if not fewer are wanted."""
+        """`connections_max`: as many as the operating system allows, if not fewer are wanted.
+        `gateways`: their figures, where they have the connections."""
         self.clock = clock
         log = Logger("headwater.server")
         self.backend = backend = Backend()
@@ -59,8 +62,8 @@ class App:
         access.quotas.connections.total = room.connections_max
         self.turn_writer = TurnWriter(backend)
         writes = LocalWrites(backend, self.turn_writer, settings.limits)
-        write_batcher = WriteBatcher(writes, settings.limits, loop)
-        intake = Intake(loop, write_batcher.flush)
+        self._write_batcher = write_batcher = WriteBatcher(writes, settings.limits, loop)
+        intake = Intake(loop, self._write_batcher.flush)
         shares = access.quotas.connections
         self.ports = Ports(room, shares, intake, clock, settings.deadlines)
         self.http = HttpEndpoint(self.ports, settings.limits, log)
@@ -77,15 +80,12 @@ class App:
         )
         self.garbage = GarbageSchedule(lambda: backend.engine.core.counters.requests, clock, loop)
         self.kafka = kafka
+        kafka.on_open = backend.serve_kafka
         self.rcpx: RcpxListener | None = None
         if settings.rcpx_port is not None:
-            # Late, as all listeners that may be off.
-            from headwater.server.rcpx.endpoint import RcpxEndpoint
-            from headwater.server.rcpx.listener import RcpxListener
-
-            self.rcpx = RcpxListener(RcpxEndpoint(self.ports, settings.limits, access, feed))
+            self.rcpx = listener.RcpxListener(self.ports, settings.limits, access, feed)
         overview = Overview(
-            backend, access, self.http.connections, self.sessions, self.webhooks, clock
+            backend, access, self.http.connections, gateways, self.sessions, self.webhooks, clock
         )
         pusher = JobPusher(backend, streams, log)
         self.services: dict[type, object] = {
@@ -104,7 +104,7 @@ class App:
             self.http,
             backend,
             access,
-            RouteTable(ROUTES, self.services),
+            RouteTable(ROUTES, self.services, LATE_ROUTES),
             write_batcher.add,
             partial(_upgrade, self.delivery),
         )
@@ -112,13 +112,15 @@ class App:
     def serve_from(self, database: AsyncDatabase) -> None:
         """Recovery is done: answer everything."""
         engine = database.engine
-        self.backend.serve_from(database, self.kafka.store, self.kafka.unavailable)
+        self.backend.serve_from(database)
         self.turn_writer.engine = engine
         self._pressure.begin(engine.pressure_control)
         engine.core.on_update = self.delivery.on_news
+        engine.core.before_append = self._write_batcher.flush
         engine.core.on_published = self.turn_writer.send_answers
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
+        self.ports.intake.after_turn.append(engine.core.owner.end_turn)
         self.ports.intake.time_turns(engine.core.waits.timed)
         self.garbage.begin(engine.core.waits)
 
@@ -128,26 +130,26 @@ class App:
         self.sessions.expire(now_us)
         self.delivery.streams.heartbeat(now_us)
         if self.rcpx is not None:
-            self.rcpx.connections.check_deadlines()
+            self.rcpx.check_deadlines()
         if self.backend.database is not None:
             for watch in self._watches:
                 watch.check()
             self.garbage.check()
 
-    async def drain(self) -> None:
-        """Finish what is under way, then end every connection."""
+    def begin_drain(self) -> None:
+        """Begin nothing more; what waits for something new is answered now."""
         self.backend.draining = True
         self.garbage.end()
         self.delivery.streams.close_all()
         if self.backend.database is not None:
             for topic in self.backend.engine.core.registry:
-                topic.wake()  # who waits for something new is answered now
+                topic.wake()
+
+    async def drain(self) -> None:
+        """Finish what is under way, then end every connection."""
         await self.http.drain()
         self.ports.intake.close()
 
 
 def _upgrade(delivery: Delivery, exchange: Exchange, rest: bytes) -> None:
-    """Late: the library for WebSockets is loaded by the first who does upgrade."""
-    from headwater.server.streams.websocket import upgrade
-
-    upgrade(delivery, exchange, rest)
+    websocket.upgrade(delivery, exchange, rest)

@@ -12,8 +12,18 @@ from headwater.config.server import ServerSettings
 from headwater.core.errors import AccessError, RequestError
 
 BACKLOG: Final = 1024
+HTTP2: Final = "h2"
+"""Its name in a TLS handshake."""
 FILES_RESERVED: Final = 512
 """Open files that are left for the log and the segments."""
+
+PORT_WORDS: Final = {
+    "http": ("on {}", "--port, or 0 for a free one"),
+    "kafka": ("for Kafka clients on {}", "--kafka-port, 0 for a free one, or off"),
+    "rcpx": ("on {} for RCPX", "--rcpx-port, 0 for a free one, or off"),
+    "metrics": ("on {} for metrics", "--metrics-port, or 0 for a free one"),
+}
+"""What is said when one of them cannot be had, and what else to give."""
 
 
 def why_not(error: OSError) -> str:
@@ -21,6 +31,15 @@ def why_not(error: OSError) -> str:
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return (error.strerror or str(error)).lower()
+
+
+def cannot_listen(name: str, host: str, port: int, error: OSError) -> AccessError:
+    """`name`: of the port, one of `PORT_WORDS`."""
+    where, advice = PORT_WORDS[name]
+    return AccessError(
+        f"cannot listen {where.format(f'{host}:{port}')} ({why_not(error)})",
+        advice=f"choose another {advice}",
+    )
 
 
 def connections_possible() -> int:
@@ -44,6 +63,7 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
         raise RequestError("TLS needs both a certificate and a key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols([HTTP2, "http/1.1"])
     try:
         context.load_cert_chain(settings.tls_certificate, settings.tls_key)
     except (OSError, ssl.SSLError) as error:

@@ -29,8 +29,7 @@ from headwater.engine.machines.answers import (
     WalStats,
 )
 from headwater.engine.machines.archive import Archive
-from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
-from headwater.engine.machines.book import Book
+from headwater.engine.machines.book import BestEffort, Book, all_answers, check_batch
 from headwater.engine.machines.event_batcher import EventBatcher, PendingEvent
 from headwater.engine.machines.log_reader import (
     CommittedLog,
@@ -51,7 +50,7 @@ from headwater.engine.machines.recovery import (
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers
-from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.maintenance.housekeeping import MaintenanceThread
 from headwater.engine.owner import Owner, Pending
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.machines.names import (
@@ -73,8 +72,7 @@ from headwater.observe.waits import Waits
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.entry_log import EntryLog
-from headwater.wal.shard import Shard
-from headwater.wal.switch_interval import switch_interval
+from headwater.wal.shard import Shard, switch_interval
 from headwater.wal.ticket import Ticket
 
 LIST_LIMIT_DEFAULT: Final = 100

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final
 
 import msgspec
 
+from headwater.core.clock import Clock, Doorbell
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
@@ -17,7 +18,7 @@ from headwater.engine.maintenance.checkpointer import Checkpointer
 from headwater.engine.maintenance.reclaimer import Reclaimer
 from headwater.engine.maintenance.snapshotter import Snapshotter
 from headwater.engine.owner import call_in_slices
-from headwater.engine.start.losses import RecoveryNotes
+from headwater.engine.start.topic_recovery import RecoveryNotes
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
@@ -33,6 +34,46 @@ CHECKS_PER_ROUND: Final = 256
 """How many directories are listed in a round: bounds how long the round takes."""
 KEYS_INTERVAL_US: Final = 60 * US_PER_S
 """How often keys of writes are checked for expiry, topic by topic. Writes check their own."""
+
+
+class MaintenanceThread:
+    """File work that no caller waits for: `work` runs when woken and at every interval. The thread
+    itself never touches domain state."""
+
+    def __init__(self, clock: Clock, interval_ms: int, work: Callable[[], None]) -> None:
+        self._clock = clock
+        self._interval_us = interval_ms * 1_000
+        self._work = work
+        self._doorbell = Doorbell()
+        self._stopping = False
+        self.error: Exception | None = None
+        """What the last round failed with; None after a good one."""
+        self._thread = threading.Thread(target=self._run, name="headwater-maintenance", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._doorbell.ring()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._doorbell.ring()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._clock.wait(self._doorbell, self._clock.monotonic_us() + self._interval_us)
+            if self._stopping:
+                return
+            try:
+                self._work()
+                self.error = None
+            except Exception as error:
+                # A full or failing disk, or a bug: what is in the log is safe, try again next time.
+                # Without this thread the log would grow until the disk is full.
+                self.error = error
 
 
 class BackgroundLoader:

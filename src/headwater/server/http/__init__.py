@@ -3,7 +3,7 @@
 Everything runs on the loop thread. `connection.HttpConnection` owns one socket: it feeds bytes to
 `request_parser`, keeps the answers in the order of the requests, stops reading while the client
 does not take its answers, and enforces deadlines that a byte now and then does not extend. What a
-client can make the server hold is bounded (`request_size`, `request_body`, the pipeline limit).
+client can make the server hold is bounded (`request_size`, the pipeline limit).
 
 A request whose head came before, byte for byte, is not parsed again: `request_head.KnownHeads`
 keeps the parsed head with its route, key and usage. `exchange.Exchange` is one request with its
@@ -19,9 +19,8 @@ route names the others. `operation.HttpOperation` carries an operation of the en
 Those of writes and reads take the short ways: `write_batcher` makes one append of the single writes
 that one turn of the loop read (decision 0022), `write_replies` prints and sends their answers
 together, `write_handler` does one write by itself, `read_handlers` joins an answer from stored
-bytes (`json_rows`). The others (`topic_handlers`, `queue_handlers`,
-`router_handlers`, `requeue_handler`) begin an operation of the engine. `job_text` prints the jobs
-of a claim.
+bytes (`json_rows`, which also prints the jobs of a claim). The others (`topic_handlers`,
+`queue_handlers`, `router_handlers`) begin an operation of the engine.
 
 Kept here: a write is answered once, after its commit (I2, I15). Start reading at `connection` and
 `exchange`, then at the handler of the route you care about.

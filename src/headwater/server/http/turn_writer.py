@@ -15,7 +15,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from headwater.config.topic import Discard
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.engine.owner import Pending
 from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
@@ -58,6 +58,8 @@ class WriteGroup:
         self.end()
         if write.error is None:
             self.written(write, write.first_seq)
+        elif isinstance(write.error, OverloadedError) and self.requests > 1:
+            self.alone()  # there may be room for some
         else:
             self.failed(write.error)
 

@@ -26,8 +26,7 @@ from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, c
 from headwater.format.frame import FrameFlag
 from headwater.native import compiled
 from headwater.server.backend import Backend
-from headwater.server.http.exchange import Exchange
-from headwater.server.http.request_body import body_of
+from headwater.server.http.exchange import Exchange, body_of
 from headwater.server.http.turn_writer import TurnWriter, WriteGroup
 from headwater.server.http.write_handler import encode_request, write_records, write_request
 from headwater.server.http.write_replies import WriteReplies
@@ -115,7 +114,7 @@ class ExchangeGroup(WriteGroup):
         mistakes: list[Exception] = []
         for exchange in self.members:
             try:
-                exchange.fail(error)
+                exchange.not_written(error)
             except Exception as mistake:  # the requests behind it are answered all the same (I15)
                 mistakes.append(mistake)
         if mistakes:
@@ -193,6 +192,7 @@ class WriteBatcher:
         self._sink.write_alone(exchange)
 
     def flush(self) -> None:
+        """Have what came read, and given to where it goes."""
         if not self._groups:
             return
         groups, self._groups = list(self._groups.values()), {}

@@ -17,8 +17,7 @@ from headwater.engine.topics.publisher import PendingAppend
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.frame import FrameFlag, join_data
 from headwater.server.backend import Backend
-from headwater.server.http.exchange import Exchange
-from headwater.server.http.request_body import body_of
+from headwater.server.http.exchange import Exchange, body_of
 from headwater.server.http.topic_handlers import flag, require_named
 from headwater.wire.answers import Performance, WriteAnswer
 from headwater.wire.requests import NO_META, RecordIn, WriteRequest, decode_request
@@ -98,7 +97,7 @@ def _append(
 def _answer(exchange: Exchange, usage: Usage, with_seqs: bool, write: Pending[Appended]) -> None:
     usage.end()
     if write.error is not None:
-        exchange.fail(write.error)
+        exchange.not_written(write.error)
         return
     assert isinstance(write, PendingAppend)
     first, last, head, created, deduped = write.answer()

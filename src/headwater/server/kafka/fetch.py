@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.format.kafka.batch import COUNT_AT
-from headwater.server.kafka.failures import code_of, code_of_absent
+from headwater.server.kafka.refusals import code_of, code_of_absent
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.partition import BatchPartition, BatchPlan
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 
 ANSWER_BYTES_MAX: Final = 55 * MIB
 WAIT_MS_MAX: Final = 300_000

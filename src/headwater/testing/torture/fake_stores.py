@@ -31,7 +31,7 @@ from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.transition_feeder import TransitionFeeder
-from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.maintenance.housekeeping import MaintenanceThread
 from headwater.engine.owner import Pending
 from headwater.engine.routers.copy_rounds import ForwarderThread
 from headwater.engine.state.retention_holds import RetentionHolds
@@ -164,6 +164,13 @@ class SteppedOwner:
             work()
         else:
             self.postponed.append(work)
+
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        if self.postponed is None or work not in self.postponed:
+            self.post(work)
+
+    def end_turn(self) -> None:
+        """The test ends it, by running what was postponed."""
 
     def call(self, work: Callable[[], T]) -> T:
         self._depth += 1
