@@ -43,17 +43,15 @@ class Owner(Protocol):
     def call(self, work: Callable[[], T]) -> T:
         """Run this as the owner and return its result. Not to be called by the owner."""
 
-<<<<<<< HEAD
     def rest(self, us: int) -> None:
         """Leave the interpreter to the owner for so long, where it serves others meanwhile."""
-=======
+
     def at_end_of_turn(self, work: Callable[[], None]) -> None:
         """By the owner: run this once all that came together is there, however often it is asked
         for until then."""
 
     def end_turn(self) -> None:
         """By the owner: nothing more belongs to this turn."""
->>>>>>> main
 
 
 def call_in_slices(owner: Owner, clock: Clock, steps: Iterator[object]) -> None:
@@ -83,16 +81,14 @@ class BatonOwner:
         with self._baton:
             return work()
 
-<<<<<<< HEAD
     def rest(self, us: int) -> None:
         """Nothing else runs on behalf of the owner: callers take the baton when it is free."""
-=======
+
     def at_end_of_turn(self, work: Callable[[], None]) -> None:
         work()
 
     def end_turn(self) -> None:
         """Each call was one."""
->>>>>>> main
 
 
 class LoopOwner:
@@ -110,7 +106,7 @@ class LoopOwner:
 
     def at_end_of_turn(self, work: Callable[[], None]) -> None:
         if not self._ending:
-            self._loop.call_soon(self.end_turn)
+            self._loop.call_soon(self._waits.timed("end of the turn", self.end_turn))
         self._ending[work] = None
 
     def end_turn(self) -> None:
