@@ -12,8 +12,8 @@ from headwater.format.kafka.batch import CODECS, CRC_FROM, HEADER_BYTES
 from headwater.format.kafka.compression import compress
 from headwater.format.kafka.records import BatchProducer, NewRecord, encode_batch
 from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.codec import request_frame
 from headwater.wire.kafka.error_codes import ErrorCode
-from headwater.wire.kafka.headers import request_frame
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.server.running_server import eventually
