@@ -58,13 +58,20 @@ def write_parts(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
 class HttpCaller(Protocol):
     """What a request, and the handler that answers it, need of the connection it came on."""
 
-    reading: Reading
-    paused: bool
     upgraded: asyncio.Protocol | None
     on_resumed: Callable[[], None] | None
 
     @property
     def transport(self) -> asyncio.Transport: ...
+
+    @property
+    def reading(self) -> Reading: ...
+
+    @property
+    def paused(self) -> bool: ...
+
+    @property
+    def is_gone(self) -> bool: ...
 
     @property
     def endpoint(self) -> HttpEndpoint: ...
@@ -86,6 +93,26 @@ class HttpCaller(Protocol):
     def finish(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class RequestTaker(Protocol):
+    """What a parsed request is handed to: the `Dispatcher`, or what forwards it to one."""
+
+    @property
+    def endpoint(self) -> HttpEndpoint: ...
+
+    @property
+    def draining(self) -> bool: ...
+
+    @property
+    def has_room(self) -> bool:
+        """For more than it was handed."""
+
+    def handle(self, exchange: Exchange) -> None: ...
+
+    def goes_beside(self, head: Head) -> bool: ...
+
+    def upgrade(self, exchange: Exchange, rest: bytes) -> None: ...
 
 
 class Exchange:
