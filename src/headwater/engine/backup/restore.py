@@ -48,7 +48,7 @@ from headwater.format.segment import IndexFlag
 from headwater.format.snapshot import META_DIRECTORY
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.model.loss import DAMAGED
-from headwater.store.failures import file_work
+from headwater.store.segment import file_work
 
 _DEAD = int(IndexFlag.DELETED)
 RESTORING_SUFFIX: Final = ".restoring"
