@@ -13,20 +13,24 @@ from dataclasses import replace
 from functools import partial
 from typing import Final, cast
 
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import FormatError, HeadwaterError
 from headwater.core.units import US_PER_S
 from headwater.server.connection import Connection
+from headwater.server.gateway.page_files import FileChangedError, PageFiles
 from headwater.server.gateway.uplink import Uplink
 from headwater.server.http.connection import HttpConnection
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange, HttpCaller
 from headwater.server.http.request_head import Head
 from headwater.server.http.route_table import Route, RouteTable
-from headwater.wire.channel import ChannelKind
+from headwater.wire.channel import ChannelFlag, ChannelKind
 from headwater.wire.http_errors import HttpError
+from headwater.wire.page import read_page
 
 WAIT_US: Final = 2 * US_PER_S
 """How long a request waits for a sequencer that is not there."""
+_UPGRADE: Final = int(ChannelFlag.UPGRADE)
+_WHOLE: Final = int(ChannelFlag.WHOLE)
 _RETRY: Final = {"retry-after": "1"}
 
 
@@ -38,8 +42,10 @@ class Forwarder:
         endpoint: HttpEndpoint,
         uplink: Uplink,
         routes: list[Route],
+        files: PageFiles,
     ) -> None:
         self.endpoint = endpoint
+        self.files = files
         self.uplink = uplink
         self.draining = False
         self.requests = 0
@@ -72,10 +78,10 @@ class Forwarder:
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
         exchange.number = self.uplink.next_stream()
-        request = ForwardedRequest(self.uplink, exchange)
+        request = ForwardedRequest(self, exchange)
         exchange.connection.upgraded = UpgradedInput(request)
         if self.uplink.is_up:
-            self._send(request, rest, upgrades=True)
+            self._send(request, rest, _UPGRADE)
         else:
             exchange.connection.hold_back(True)
             self._waiting.append((exchange, rest))
@@ -83,9 +89,16 @@ class Forwarder:
     # -- the sequencer
 
     def _forward(self, exchange: Exchange) -> None:
-        self._send(ForwardedRequest(self.uplink, exchange), exchange.body, upgrades=False)
+        self._send(ForwardedRequest(self, exchange), exchange.body)
 
-    def _send(self, request: ForwardedRequest, body: bytes | bytearray, *, upgrades: bool) -> None:
+    def forward_again(self, request: ForwardedRequest) -> None:
+        """One whose answer named files that are gone: all of it comes as text this time."""
+        if self.uplink.is_up:
+            self._send(request, request.exchange.body, _WHOLE)
+        else:
+            request.sequencer_lost()
+
+    def _send(self, request: ForwardedRequest, body: bytes | bytearray, flags: int = 0) -> None:
         exchange, uplink = request.exchange, self.uplink
         self.requests += 1
         uplink.add(exchange.number, request)
@@ -93,7 +106,12 @@ class Forwarder:
         connection = exchange.connection
         behind = connection.number_before() if isinstance(connection, ForwardingConnection) else 0
         uplink.request(
-            exchange.number, exchange.head, body, exchange.started_us, behind, upgrades=upgrades
+            exchange.number,
+            exchange.head,
+            body,
+            exchange.started_us,
+            behind,
+            flags,
         )
 
     def sequencer_up(self) -> None:
@@ -107,7 +125,7 @@ class Forwarder:
                 self._forward(exchange)
             else:
                 upgraded = cast(UpgradedInput, connection.upgraded)
-                self._send(upgraded.request, rest, upgrades=True)
+                self._send(upgraded.request, rest, _UPGRADE)
                 connection.hold_back(False)
 
     def refuse_waiting(self, now_us: int) -> None:
@@ -143,10 +161,11 @@ class ForwardingConnection(HttpConnection):
 class ForwardedRequest:
     """A request that the sequencer answers. Fulfils `ForwardedStream`."""
 
-    __slots__ = ("_outflow", "connection", "exchange", "uplink")
+    __slots__ = ("_forwarder", "_outflow", "connection", "exchange", "uplink")
 
-    def __init__(self, uplink: Uplink, exchange: Exchange) -> None:
-        self.uplink = uplink
+    def __init__(self, forwarder: Forwarder, exchange: Exchange) -> None:
+        self._forwarder = forwarder
+        self.uplink = forwarder.uplink
         self.exchange = exchange
         self.connection = exchange.connection
         self._outflow: Outflow | None = None
@@ -160,6 +179,22 @@ class ForwardedRequest:
         if self.connection.upgraded is not None:
             self.connection.upgraded = None  # that was refused
         exchange.answer_whole(answer)
+
+    def page(self, page: bytes, *, closes: bool) -> None:
+        exchange, files = self.exchange, self._forwarder.files
+        now_us = exchange.connection.endpoint.now_us()
+        try:
+            texts = [
+                piece if isinstance(piece, bytes) else files.printed(piece, now_us)
+                for piece in read_page(page)
+            ]
+        except (FileChangedError, FormatError):
+            self._forwarder.forward_again(self)
+            return
+        exchange.on_gone = None
+        if closes:
+            exchange.keep_alive = False
+        exchange.answer_json_parts(*texts)
 
     def begin(self, head: bytes, *, is_upgraded: bool) -> None:
         self._outflow = Outflow(self.uplink, self.exchange.number, self.connection)

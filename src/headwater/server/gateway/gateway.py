@@ -13,11 +13,13 @@ from typing import Final
 
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock, SystemClock
+from headwater.disk import PosixDisk
 from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.connection import NEVER_S, Awaits, Connection, Ports
 from headwater.server.gateway.byte_connection import ByteConnection
 from headwater.server.gateway.forwarder import Forwarder, ForwardingConnection
+from headwater.server.gateway.page_files import PageFiles
 from headwater.server.gateway.shared_room import SharedRoom
 from headwater.server.gateway.uplink import Uplink
 from headwater.server.gateway_slots import GatewaySlots
@@ -65,7 +67,8 @@ class Gateway:
         intake = Intake(self._loop, self._uplink.flush)
         self._ports = Ports(room, shares, intake, clock or SystemClock(), settings.deadlines)
         self._http = HttpEndpoint(self._ports, settings.limits, log)
-        self._forwarder = Forwarder(self._http, self._uplink, list(ROUTES))
+        self._files = PageFiles(PosixDisk())
+        self._forwarder = Forwarder(self._http, self._uplink, list(ROUTES), self._files)
         self._http.connections.on_changed = self._count_http
         self._streams = self._ports.connections(log, _PATIENT)
         """Those whose bytes go to the sequencer as they are."""
@@ -138,6 +141,7 @@ class Gateway:
                 self._streams.check_deadlines()
                 self._forwarder.refuse_waiting(self._http.now_us())
                 self._uplink.report_taken()
+                self._files.forget_unused(self._http.now_us())
                 times = os.times()
                 cpu_us = int((times.user + times.system) * 1_000_000)
                 plan.slots.set(plan.slot, "cpu_us", cpu_us)
