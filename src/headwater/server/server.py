@@ -137,7 +137,9 @@ class Server:
         if app.rcpx is not None:
             app.rcpx.serve_gateways(inherited.ports["rcpx"])
             ports[channel.BytePort.RCPX] = app.rcpx.make_connection
-        self._links = links.GatewayLinks(app.dispatcher, ports, self._log)
+        self._links = links.GatewayLinks(
+            app.dispatcher, app.turn_writer, app.access, ports, self._log
+        )
         await self._links.start(inherited.rendezvous)
 
     async def _listen(self, app: App, loop: asyncio.AbstractEventLoop) -> None:

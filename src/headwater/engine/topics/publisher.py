@@ -20,6 +20,7 @@ from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import TailChunk, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.record_encoding import EncodedRecords
+from headwater.engine.turn import Submission
 from headwater.wal.ticket import Ticket
 
 CHUNK_BYTES_MIN: Final = 4 * KIB
@@ -109,6 +110,10 @@ class Write(PendingAppend):
         self.ts = ts
 
     @property
+    def size(self) -> int:
+        return self.records.size
+
+    @property
     def last_seq(self) -> int:
         return self.first_seq + len(self.records) - 1
 
@@ -125,9 +130,9 @@ class Publisher:
         by_topic: dict[Topic, list[Write]] = {}
         for ticket in tickets:
             context = ticket.context
-            if ticket.error is None and isinstance(context, list):
-                self._note_syncs(ticket, context)
-                for write in context:
+            if ticket.error is None and isinstance(context, Submission):
+                self._note_syncs(ticket, context.writes)
+                for write in context.writes:
                     by_topic.setdefault(write.topic, []).append(write)
             else:
                 self._publish(by_topic, broken)
@@ -164,8 +169,8 @@ class Publisher:
                     context.carry_out()
                 else:
                     context.refuse(error)
-            elif error is not None and isinstance(context, list):
-                self.failed(context, error)
+            elif error is not None and isinstance(context, Submission):
+                self.failed(context.writes, error)
         except Exception as mistake:
             broken.append(mistake)
 

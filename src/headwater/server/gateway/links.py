@@ -12,9 +12,11 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from headwater.observe.logs import Logger
+from headwater.server.access.access import Access
 from headwater.server.connection import DRAIN_POLL_S
 from headwater.server.gateway.byte_stream import ByteStream
 from headwater.server.gateway.channel import Channel
@@ -22,6 +24,8 @@ from headwater.server.gateway.forwarded_call import ForwardedCall
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_head import Head
+from headwater.server.http.turn_receiver import GatewayTurns, TurnReceiver
+from headwater.server.http.turn_writer import TurnWriter
 from headwater.wire.channel import (
     HEADS_MAX,
     REQUEST,
@@ -64,9 +68,16 @@ class GatewayLinks:
     """All of them. `start`, and `open_ports` when the engine is there."""
 
     def __init__(
-        self, dispatcher: Dispatcher, ports: Mapping[BytePort, MakeProtocol], log: Logger
+        self,
+        dispatcher: Dispatcher,
+        turn_writer: TurnWriter,
+        access: Access,
+        ports: Mapping[BytePort, MakeProtocol],
+        log: Logger,
     ) -> None:
         self.dispatcher = dispatcher
+        loop = asyncio.get_running_loop()
+        self.turns = TurnReceiver(turn_writer, access, loop, log)
         self.log = log
         self._ports = ports
         self._links: set[GatewayLink] = set()
@@ -138,6 +149,9 @@ class GatewayLink:
         """All that is open, the calls too."""
         self.channel = Channel(loop, links.log, self._lost, self._set_pressure)
         self.channel.register({ChannelKind.HELLO: self._take_hello})
+        self._turns = GatewayTurns(
+            links.turns, partial(self.channel.send, ChannelKind.TURN_REPLY, 0)
+        )
         self.slot = -1
         self.pid = 0
 
@@ -148,6 +162,7 @@ class GatewayLink:
             {
                 ChannelKind.HEAD: self._take_head,
                 ChannelKind.REQUEST: self._take_request,
+                ChannelKind.TURN: self._take_turn,
                 ChannelKind.OPEN: self._take_open,
                 ChannelKind.DATA: self._take_data,
                 ChannelKind.TAKEN: self._take_taken,
@@ -198,6 +213,9 @@ class GatewayLink:
         exchange.is_slow = True
         rest, exchange.body = bytes(exchange.body), b""
         self._dispatcher.upgrade(exchange, rest)
+
+    def _take_turn(self, _stream: int, _flags: int, payload: bytes) -> None:
+        self._turns.take(payload)
 
     # -- streams
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -17,6 +18,8 @@ from headwater.wire.requests import Body
 
 Handler = Callable[..., Coroutine[Any, Any, None] | None]
 """Of the service that its route names, and of the exchange; once bound, of the exchange alone."""
+_Shape = tuple[bool, ...]
+"""Of each segment of a path whether a parameter stands there."""
 _REMEMBERED_MAX: Final = 4_096
 _REMEMBERED_BYTES_MAX: Final = 320
 
@@ -85,7 +88,10 @@ class RouteTable:
         self._services = {**services, RouteTable: self}
         self._routes: list[Route] = []
         self._late = list(late)
-        self._by_length: dict[int, list[tuple[tuple[str | None, ...], Route]]] = {}
+        self._by_shape: dict[_Shape, dict[tuple[str, ...], list[Route]]] = {}
+        """By where parameters stand, then by what is written between them."""
+        self._shapes: dict[int, list[_Shape]] = {}
+        """By their length; the one without parameters first."""
         self._add(routes)
         self._remembered: dict[tuple[bytes, bytes], tuple[Route, tuple[str, ...]]] = {}
 
@@ -104,7 +110,12 @@ class RouteTable:
         self._routes += routes
         for route in routes:
             bound = replace(route, handler=partial(route.handler, self._services[route.served_by]))
-            self._by_length.setdefault(len(bound.parts), []).append((bound.parts, bound))
+            shape = tuple(part is None for part in bound.parts)
+            written = tuple(part for part in bound.parts if part is not None)
+            self._by_shape.setdefault(shape, {}).setdefault(written, []).append(bound)
+        self._shapes = {}
+        for shape in sorted(self._by_shape, key=sum):
+            self._shapes.setdefault(len(shape), []).append(shape)
 
     def find(self, method: bytes, path: bytes) -> tuple[Route, tuple[str, ...]]:
         """The route and its path parameters, or 404 or 405."""
@@ -127,10 +138,9 @@ class RouteTable:
             begins = {"/" + segments[0], "/" + "/".join(segments[:2])}
             self._load(lambda late: not begins.isdisjoint(late.beginnings))
         allowed = []
-        for parts, route in self._fitting(segments):
+        for shape, route in self._fitting(segments):
             if route.method == method or (method == "HEAD" and route.method == "GET"):
-                params = tuple(s for p, s in zip(parts, segments, strict=True) if p is None)
-                return route, params
+                return route, tuple(itertools.compress(segments, shape))
             allowed.append(route.method)
         if allowed:
             raise HttpError(
@@ -140,11 +150,12 @@ class RouteTable:
             )
         raise HttpError("not_found", "there is nothing at this path")
 
-    def _fitting(self, segments: list[str]) -> list[tuple[tuple[str | None, ...], Route]]:
+    def _fitting(self, segments: list[str]) -> Iterator[tuple[_Shape, Route]]:
         """The routes of this path. One that is written out in full wins over a parameter."""
-        fitting = [
-            (parts, route)
-            for parts, route in self._by_length.get(len(segments), ())
-            if all(p is None or p == s for p, s in zip(parts, segments, strict=True))
-        ]
-        return [each for each in fitting if None not in each[0]] or fitting
+        for shape in self._shapes.get(len(segments), ()):
+            written = tuple([s for s, is_open in zip(segments, shape, strict=True) if not is_open])
+            routes = self._by_shape[shape].get(written)
+            if routes is not None:
+                yield from zip(itertools.repeat(shape), routes, strict=False)
+                if not any(shape):
+                    return
