@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from headwater.wire.rcpx.frame import HEADER, frame
+from headwater.wire.rcpx import HEADER, frame
 
 _unpack = HEADER.packer.unpack_from
 _LENGTH = b"content-length: "

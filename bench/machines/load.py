@@ -15,7 +15,7 @@ import uvloop
 
 from bench.machines.closed_loop import rcpx_request, run_events, summary
 from bench.machines.server import MACHINE
-from headwater.wire.rcpx.frame import MessageReader
+from headwater.wire.rcpx import MessageReader
 
 
 class Follower(asyncio.Protocol):

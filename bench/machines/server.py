@@ -9,7 +9,7 @@ from typing import Any
 
 from bench.log_under_test import WrongResultError
 from bench.server.processes import HeadwaterServer
-from headwater.wire.rcpx.frame import MessageReader, frame
+from headwater.wire.rcpx import MessageReader, frame
 
 MACHINE = "turnstile"
 DEFINITION = {

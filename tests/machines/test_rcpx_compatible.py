@@ -13,7 +13,7 @@ import pytest
 from headwater.config.machines import MachineSettings
 from headwater.format.crc32c import crc32c
 from headwater.wire.machine_requests import LIST_LIMIT_DEFAULT, LIST_LIMIT_MAX
-from headwater.wire.rcpx.frame import (
+from headwater.wire.rcpx import (
     HEADER,
     PAYLOAD_BYTES_MAX,
     MessageReader,

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headwater.config.machines import MachineSettings
-from headwater.wire.rcpx.frame import HEADER, MessageReader, RcpxFlag, WireMode, frame, message
+from headwater.wire.rcpx import HEADER, MessageReader, RcpxFlag, WireMode, frame, message
 from tests.machines.conftest import ORDER
 from tests.server.running_server import SMALL_ENGINE, RunningServer, eventually, running, settings
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headwater.server.access.keys import ANYONE
-from headwater.wire.rcpx.frame import frame
+from headwater.wire.rcpx import frame
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import Wire
 from tests.server.running_server import RunningServer

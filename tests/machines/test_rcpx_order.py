@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headwater.engine.machines.store import MachineStore
-from headwater.wire.rcpx.frame import WireMode, message
+from headwater.wire.rcpx import WireMode, message
 from tests.machines.conftest import ORDER
 from tests.machines.test_rcpx_conduct import Wire, wire
 from tests.server.running_server import RunningServer, running, settings

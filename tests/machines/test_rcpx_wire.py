@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from rstmdb import Frame
 from rstmdb.errors import ProtocolError
 
-from headwater.wire.rcpx import envelope
-from headwater.wire.rcpx.frame import (
+from headwater.wire import rcpx
+from headwater.wire.rcpx import (
     HEADER,
     PAYLOAD_BYTES_MAX,
     MessageReader,
@@ -183,8 +183,8 @@ def test_random_bytes_never_do_more_than_raise_the_one_error(data: bytes, seed: 
         assert found in CODES
         return
     for payload in found:
-        with contextlib.suppress(envelope.EnvelopeError):
-            envelope.read_request(payload)
+        with contextlib.suppress(rcpx.EnvelopeError):
+            rcpx.read_request(payload)
 
 
 def test_empty_lines_and_carriage_returns_are_passed_over() -> None:
@@ -195,18 +195,18 @@ def test_empty_lines_and_carriage_returns_are_passed_over() -> None:
 
 
 def test_a_request_that_cannot_be_read_still_says_whose_it_was() -> None:
-    with pytest.raises(envelope.EnvelopeError) as refused:
-        envelope.read_request(b'{"id":"7","op":3}')
+    with pytest.raises(rcpx.EnvelopeError) as refused:
+        rcpx.read_request(b'{"id":"7","op":3}')
     assert refused.value.request_id == b'"7"'
-    with pytest.raises(envelope.EnvelopeError) as unknown:
-        envelope.read_request(b"[1]")
+    with pytest.raises(rcpx.EnvelopeError) as unknown:
+        rcpx.read_request(b"[1]")
     assert unknown.value.request_id == b'""'
-    with pytest.raises(envelope.EnvelopeError, match="type request"):
-        envelope.read_request(b'{"id":"7","op":"PING","type":"response"}')
+    with pytest.raises(rcpx.EnvelopeError, match="type request"):
+        rcpx.read_request(b'{"id":"7","op":"PING","type":"response"}')
 
 
 def test_envelopes_are_json_as_the_contract_has_them() -> None:
-    good = json.loads(envelope.ok(b'"1"', b'{"x":1}', b"2026", 5))
+    good = json.loads(rcpx.ok(b'"1"', b'{"x":1}', b"2026", 5))
     assert good == {
         "type": "response",
         "id": "1",
@@ -214,14 +214,14 @@ def test_envelopes_are_json_as_the_contract_has_them() -> None:
         "result": {"x": 1},
         "meta": {"server_time": "2026", "wal_offset": 5},
     }
-    bad = json.loads(envelope.failed(b'"1"', "CONFLICT", "no", retryable=False, details={"a": 1}))
+    bad = json.loads(rcpx.failed(b'"1"', "CONFLICT", "no", retryable=False, details={"a": 1}))
     assert bad["error"] == {
         "code": "CONFLICT",
         "message": "no",
         "retryable": False,
         "details": {"a": 1},
     }
-    pushed = json.loads(envelope.event(b'"s"', b'{"instance_id":"i"}'))
+    pushed = json.loads(rcpx.event(b'"s"', b'{"instance_id":"i"}'))
     assert pushed == {"type": "event", "subscription_id": "s", "instance_id": "i"}
 
 

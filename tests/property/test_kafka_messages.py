@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headwater.wire.kafka import codec
-from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.apis import ApiKey, ProtocolError
 from headwater.wire.kafka.codec import (
     decode_request,
     encode_response,
 )
-from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.headers import read_request_header
 from tests.rig.kafka_client_codec import decode_response, encode_request
 from tests.unit.wire.kafka.random_values import EVERY_VERSION, fields_of, fill, plain, with_defaults

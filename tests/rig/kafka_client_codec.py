@@ -7,11 +7,10 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.apis import ApiKey, ProtocolError
 from headwater.wire.kafka.codec import write_request
 from headwater.wire.kafka.decoding import Buffer, Decode, compile_decoder
 from headwater.wire.kafka.encoding import ByteSink
-from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.messages import MESSAGES
 
 _ROWS_MAX = 10_000_000

@@ -12,7 +12,7 @@ from headwater.model.match import TagMatcher
 from headwater.server.backend import Backend
 from headwater.server.streams.delivery import Delivery, ReadOptions
 from headwater.testing.clock import ManualClock
-from headwater.wire.render import Projection
+from headwater.wire.frames import Projection
 
 
 def options(**changed: Any) -> ReadOptions:

@@ -3,12 +3,19 @@
 from headwater.disk.posix import PosixDisk, plain_descriptor
 from headwater.disk.protocol import Buffer, DirectoryLock, Disk, File, OpenMode
 from headwater.disk.whole_files import (
+    cut_file,
+    file_bytes,
+    map_file,
+    opened,
+    read_all,
+    read_range,
     read_whole,
     replace_file,
     sync_file,
     sync_names,
     sync_together,
     write_all,
+    write_new_file,
 )
 
 __all__ = [
@@ -18,11 +25,18 @@ __all__ = [
     "File",
     "OpenMode",
     "PosixDisk",
+    "cut_file",
+    "file_bytes",
+    "map_file",
+    "opened",
     "plain_descriptor",
+    "read_all",
+    "read_range",
     "read_whole",
     "replace_file",
     "sync_file",
     "sync_names",
     "sync_together",
     "write_all",
+    "write_new_file",
 ]

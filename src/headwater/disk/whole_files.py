@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import PurePath
 
 from headwater.core.errors import SyncError
@@ -78,13 +79,54 @@ def sync_names(disk: Disk, directory: PurePath) -> None:
         raise SyncError(f"sync failed: {error.strerror}", path=directory) from error
 
 
-def read_whole(disk: Disk, path: PurePath, limit: int) -> bytes:
-    """The bytes of a small file, at most `limit` of them."""
-    file = disk.open(path, OpenMode.READ)
+@contextmanager
+def opened(disk: Disk, path: PurePath, mode: OpenMode) -> Iterator[File]:
+    """A file for as long as the work with it takes."""
+    file = disk.open(path, mode)
     try:
-        return file.read(0, limit)
+        yield file
     finally:
         file.close()
+
+
+def file_bytes(disk: Disk, path: PurePath) -> int:
+    with opened(disk, path, OpenMode.READ) as file:
+        return file.size()
+
+
+def read_all(disk: Disk, path: PurePath) -> bytes:
+    with opened(disk, path, OpenMode.READ) as file:
+        return file.read(0, file.size())
+
+
+def read_range(disk: Disk, path: PurePath, offset: int, length: int) -> bytes:
+    with opened(disk, path, OpenMode.READ) as file:
+        return file.read(offset, length)
+
+
+def read_whole(disk: Disk, path: PurePath, limit: int) -> bytes:
+    """The bytes of a small file, at most `limit` of them."""
+    return read_range(disk, path, 0, limit)
+
+
+def map_file(disk: Disk, path: PurePath) -> memoryview:
+    """The whole file as memory. The caller must know that no process shortens it meanwhile."""
+    with opened(disk, path, OpenMode.READ) as file:
+        return file.view()
+
+
+def write_new_file(disk: Disk, path: PurePath, contents: Buffer) -> None:
+    """A file that was not there, and its bytes synced; not its name."""
+    with opened(disk, path, OpenMode.CREATE) as file:
+        write_all(file, 0, [contents])
+        sync_file(file)
+
+
+def cut_file(disk: Disk, path: PurePath, length: int) -> None:
+    """Shorten a file to `length` and sync it."""
+    with opened(disk, path, OpenMode.UPDATE) as file:
+        file.truncate(length)
+        sync_file(file)
 
 
 def replace_file(disk: Disk, path: PurePath, contents: Buffer) -> None:
@@ -95,11 +137,6 @@ def replace_file(disk: Disk, path: PurePath, contents: Buffer) -> None:
     temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
     if disk.exists(temporary):
         disk.unlink(temporary)  # left by a crash; it was never the file
-    file = disk.open(temporary, OpenMode.CREATE)
-    try:
-        write_all(file, 0, [contents])
-        sync_file(file)
-    finally:
-        file.close()
+    write_new_file(disk, temporary, contents)
     disk.rename(temporary, path)
     sync_names(disk, path.parent)

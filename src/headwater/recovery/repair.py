@@ -25,13 +25,13 @@ from headwater.disk import (
     Disk,
     File,
     OpenMode,
+    opened,
     replace_file,
     sync_file,
     sync_names,
     write_all,
 )
 from headwater.format.names import QUARANTINE_DIRECTORY
-from headwater.store.pair import with_file
 
 
 def keep_copy(disk: Disk, path: PurePath, name: str, contents: bytes) -> None:
@@ -93,16 +93,13 @@ def has_bytes(file: File, begin: int) -> bool:
 
 def cut_tail(disk: Disk, path: PurePath, end: int) -> None:
     """Put a copy of what is behind aside, then overwrite it with zeros."""
-
-    def work(file: File) -> None:
+    with opened(disk, path, OpenMode.UPDATE) as file:
         tail = file.read(end, max(file.size() - end, 0))
         used = used_bytes(tail)
         keep_stretch(disk, path, end, tail[:used], "torn")
         for at in range(0, used, CHUNK_BYTES):
             write_all(file, end + at, [bytes(min(CHUNK_BYTES, used - at))])
         sync_file(file)
-
-    with_file(disk, path, OpenMode.UPDATE, work)
 
 
 def write_again(file: File, start: int, stop: int) -> None:

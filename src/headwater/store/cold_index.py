@@ -17,7 +17,7 @@ from pathlib import PurePath
 from typing import Final
 
 from headwater.core.arrays import NDArray, numpy
-from headwater.disk import Disk
+from headwater.disk import Disk, file_bytes, read_range
 from headwater.format.segment import (
     ENTRY_BYTES,
     INDEX_ENTRY,
@@ -33,7 +33,7 @@ from headwater.format.segment import (
     unpack_identity,
 )
 from headwater.store.checked_reads import RecordDamage
-from headwater.store.pair import file_bytes, read_range, whole_entries
+from headwater.store.pair import whole_entries
 from headwater.store.segment import Segment
 
 _CHECK_SHIFT: Final = 8

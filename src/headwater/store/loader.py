@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from headwater.core.errors import DamageError, FormatError, UnavailableError
-from headwater.disk import File, OpenMode, replace_file
+from headwater.disk import OpenMode, cut_file, map_file, opened, read_all, replace_file
 from headwater.format.segment import (
     ENTRY_BYTES,
     Entries,
@@ -27,15 +27,7 @@ from headwater.format.segment import (
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_index import cold_end
 from headwater.store.ownership import DataHead, cold_identity, pair_identity, read_head
-from headwater.store.pair import (
-    cut_file,
-    end_of,
-    extend_entries,
-    read_all,
-    repair_entries,
-    whole_entries,
-    with_file,
-)
+from headwater.store.pair import end_of, extend_entries, repair_entries, whole_entries
 from headwater.store.segment import Segment, Tier
 from headwater.store.segment_stores import SegmentStore
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory, finish_interrupted
@@ -243,7 +235,7 @@ class Loader:
         """None when the first and the last entry do not say, or belong to something else."""
         path = self.directory.path_of(first_seq, SegmentFile.IDX)
 
-        def work(file: File) -> _Numbers | None:
+        with opened(self.directory.disk, path, OpenMode.READ) as file:
             size = file.size()
             count = size // ENTRY_BYTES
             if not count or size != count * ENTRY_BYTES:
@@ -257,14 +249,12 @@ class Loader:
                     return _Numbers(count, end_of(last), int(first["ts"][0]), identity)
             return None
 
-        return with_file(self.directory.disk, path, OpenMode.READ, work)
-
     def _repair(self, first_seq: int, head: DataHead) -> tuple[Identity | None, Entries]:
         """An index that does not end where its data ends, read again from the data."""
         directory = self.directory
         idx = directory.path_of(first_seq, SegmentFile.IDX)
         path = directory.path_of(first_seq, SegmentFile.DATA)
-        data = with_file(directory.disk, path, OpenMode.READ, lambda file: file.view())
+        data = map_file(directory.disk, path)
         entries = whole_entries(read_all(directory.disk, idx))
         identity = pair_identity(directory, first_seq, head, entries)
         salt = salt_of(identity)

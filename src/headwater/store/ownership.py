@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 from headwater.core.arrays import numpy
 from headwater.core.errors import ForeignFileError, FormatError
-from headwater.disk import Disk, File, OpenMode
+from headwater.disk import Disk, OpenMode, opened, read_range
 from headwater.format.segment import (
     ENTRY_BYTES,
     MEMORY_FLAGS,
@@ -39,7 +39,7 @@ from headwater.format.segment import (
     topic_of_shift,
     unpack_identity,
 )
-from headwater.store.pair import read_range, whole_entries, with_file
+from headwater.store.pair import whole_entries
 from headwater.store.topic_directory import TopicDirectory
 
 ADVICE: Final = "put the right file back, from where it is or from a backup"
@@ -67,15 +67,13 @@ class Wrong(NamedTuple):
 
 
 def read_head(disk: Disk, path: PurePath) -> DataHead:
-    def work(file: File) -> DataHead:
+    with opened(disk, path, OpenMode.READ) as file:
         size = file.size()
         span = checksum_span(file.read(0, BEGIN_BYTES))
         if span is None or span[1] > size:
             return DataHead(size, None)
         checksum = file.read(span[0], span[1] - span[0])
         return DataHead(size, int.from_bytes(checksum, "little"))
-
-    return with_file(disk, path, OpenMode.READ, work)
 
 
 def pair_identity(

@@ -5,13 +5,11 @@ Data is always durable before the index that points at it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import PurePath
-from typing import TypeVar
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError, FormatError
-from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, write_all
+from headwater.disk import Buffer, Disk, OpenMode, opened, sync_file, write_all, write_new_file
 from headwater.format.segment import (
     ENTRY_BYTES,
     INDEX_ENTRY,
@@ -27,34 +25,11 @@ from headwater.native import compiled
 from headwater.store.checked_reads import RecordDamage
 
 _native = compiled("entries")
-Answer = TypeVar("Answer")
-
-
-def with_file(disk: Disk, path: PurePath, mode: OpenMode, work: Callable[[File], Answer]) -> Answer:
-    """Open, work, close."""
-    file = disk.open(path, mode)
-    try:
-        return work(file)
-    finally:
-        file.close()
-
-
-def file_bytes(disk: Disk, path: PurePath) -> int:
-    return with_file(disk, path, OpenMode.READ, lambda file: file.size())
-
-
-def read_all(disk: Disk, path: PurePath) -> bytes:
-    return with_file(disk, path, OpenMode.READ, lambda file: file.read(0, file.size()))
-
-
-def read_range(disk: Disk, path: PurePath, offset: int, length: int) -> bytes:
-    return with_file(disk, path, OpenMode.READ, lambda file: file.read(offset, length))
 
 
 def append_bytes(disk: Disk, path: PurePath, length: int, data: Buffer) -> None:
     """Write at `length`, the end of what counts, and sync. What a failed try left there goes."""
-
-    def work(file: File) -> None:
+    with opened(disk, path, OpenMode.UPDATE) as file:
         there = file.size()
         if there < length:
             raise DamageError(
@@ -65,29 +40,12 @@ def append_bytes(disk: Disk, path: PurePath, length: int, data: Buffer) -> None:
         write_all(file, length, [data])
         sync_file(file)
 
-    with_file(disk, path, OpenMode.UPDATE, work)
-
 
 def create_file(disk: Disk, path: PurePath, data: Buffer) -> None:
     """Write a new file and sync its bytes; what an earlier try left under the name goes."""
     if disk.exists(path):
         disk.unlink(path)
-
-    def work(file: File) -> None:
-        write_all(file, 0, [data])
-        sync_file(file)
-
-    with_file(disk, path, OpenMode.CREATE, work)
-
-
-def cut_file(disk: Disk, path: PurePath, length: int) -> None:
-    """Shorten a file to `length` and sync it."""
-
-    def work(file: File) -> None:
-        file.truncate(length)
-        sync_file(file)
-
-    with_file(disk, path, OpenMode.UPDATE, work)
+    write_new_file(disk, path, data)
 
 
 def whole_entries(buffer: bytes, count: int | None = None) -> Entries:

@@ -31,7 +31,7 @@ from pathlib import PurePath
 from headwater.config.store import SegmentSettings
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError, InvariantError
-from headwater.disk import Disk, File, OpenMode, sync_file, sync_names, write_all
+from headwater.disk import Disk, File, OpenMode, opened, sync_file, sync_names, write_all
 from headwater.format.segment import (
     ENTRY_BYTES,
     MEMORY_FLAGS,
@@ -53,7 +53,7 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.store.failures import file_work
-from headwater.store.pair import create_file, with_file
+from headwater.store.pair import create_file
 from headwater.store.segment import Segment, SegmentSlice, Tier
 from headwater.store.segment_stores import SegmentStore
 from headwater.store.topic_directory import TopicDirectory
@@ -120,13 +120,11 @@ def flag_frames(disk: Disk, path: PurePath, entries: Entries, rows: NDArray[nump
     readable = rows[(index_flags(entries[rows]) & IndexFlag.DAMAGED) == 0]
     ends = entries["offset"][readable].astype(numpy.int64) + entries["len"][readable]
 
-    def work(file: File) -> None:
+    with opened(disk, path, OpenMode.UPDATE) as file:
         _refuse_short(file, int(ends.max(initial=0)))
         for end in ends.tolist():
             write_all(file, end - 1, [_DELETED_STATE])
         sync_file(file)
-
-    with_file(disk, path, OpenMode.UPDATE, work)
 
 
 def flag_entries(
@@ -150,15 +148,13 @@ def flag_entries(
     seal_checks(flagged, first, segment.salt)
     borders = numpy.flatnonzero(numpy.diff(seqs) > 1) + 1
 
-    def work(file: File) -> None:
+    with opened(disk, path, OpenMode.UPDATE) as file:
         _refuse_short(file, (int(seqs[-1]) - segment.first_seq + 1) * ENTRY_BYTES)
         for run in numpy.split(seqs, borders):
             low, high = int(run[0]), int(run[-1])
             changed = flagged[low - first : high - first + 1].tobytes()
             write_all(file, (low - segment.first_seq) * ENTRY_BYTES, [changed])
         sync_file(file)
-
-    with_file(disk, path, OpenMode.UPDATE, work)
 
 
 def _refuse_short(file: File, needed: int) -> None:

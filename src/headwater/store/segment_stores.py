@@ -11,7 +11,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from headwater.core.errors import DamageError
-from headwater.disk import Buffer, Disk, replace_file, sync_names
+from headwater.disk import Buffer, Disk, file_bytes, read_range, replace_file, sync_names
 from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
@@ -23,7 +23,6 @@ from headwater.format.segment import (
 )
 from headwater.store.appender import make_directories
 from headwater.store.failures import file_work
-from headwater.store.pair import file_bytes, read_range
 
 
 class SegmentStore(Protocol):

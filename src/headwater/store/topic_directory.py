@@ -22,14 +22,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import PurePath
 
-from headwater.disk import Disk, sync_names
+from headwater.disk import Disk, file_bytes, sync_names
 from headwater.format.segment import (
     SegmentFile,
     parse_segment_file,
     parse_topic_directory_name,
     segment_file_name,
 )
-from headwater.store.pair import file_bytes
 
 Files = set[SegmentFile]
 

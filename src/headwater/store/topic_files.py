@@ -22,7 +22,7 @@ from headwater.core.errors import (
     InvariantError,
     StorageError,
 )
-from headwater.disk import Buffer, Disk, OpenMode, replace_file
+from headwater.disk import Buffer, Disk, cut_file, map_file, read_range, replace_file
 from headwater.disk.residence import is_resident
 from headwater.format.segment import (
     ENTRY_BYTES,
@@ -39,14 +39,7 @@ from headwater.store.failures import file_work
 from headwater.store.loader import Loader
 from headwater.store.maps import MapKey, Mapped, SegmentMaps
 from headwater.store.ownership import Wrong, foreign_data, is_older, older_than
-from headwater.store.pair import (
-    cut_file,
-    read_range,
-    readable_span,
-    repair_entries,
-    whole_entries,
-    with_file,
-)
+from headwater.store.pair import readable_span, repair_entries, whole_entries
 from headwater.store.segment import (
     Segment,
     SegmentChangedError,
@@ -323,7 +316,7 @@ class TopicFiles:
         return self._maps.find(self._map_key(segment))
 
     def _map(self, segment: Segment, path: PurePath) -> memoryview:
-        view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())
+        view = map_file(self._disk, path)
         self._refuse_stale(segment)
         if self._maps is not None:
             self._maps.keep(self._map_key(segment), Mapped(view, path))

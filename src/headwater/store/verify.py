@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 from headwater.core.arrays import numpy
 from headwater.core.errors import DamageError, ForeignFileError
-from headwater.disk import Disk, File, OpenMode
+from headwater.disk import Disk, read_all
 from headwater.format.segment import (
     ENTRY_BYTES,
     FAULT_MEANING,
@@ -49,7 +49,7 @@ from headwater.store.ownership import (
     pair_identity,
     read_head,
 )
-from headwater.store.pair import end_of, read_all, whole_entries, with_file
+from headwater.store.pair import end_of, whole_entries
 from headwater.store.segment_stores import SegmentStore
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory
 
@@ -270,7 +270,8 @@ def verify_segment(
     sound[bad_rows] = False
     if not is_cold:
         data_path = directory.path_of(first_seq, SegmentFile.DATA)
-        data = with_file(disk, data_path, OpenMode.READ, _contents)
+        # Read, not mapped: a file that is cut under a map ends the process.
+        data = memoryview(read_all(disk, data_path))
         check.data_bytes = len(data)
         sealed = expected is not None and expected.active_first_seq not in (None, first_seq)
         check.faults += _verify_frames(data_path, data, entries, sound, first_seq, sealed)
@@ -353,11 +354,6 @@ def frame_findings(
         unfinished = fault in _UNFINISHED_DELETES
         kind = FaultKind.DELETE if unfinished else bad_kind
         yield from listed(path, problems, kind, bad=not unfinished)
-
-
-def _contents(file: File) -> memoryview:
-    # Read, not mapped: a file that is cut under a map ends the process.
-    return memoryview(file.read(0, file.size()))
 
 
 def listed(

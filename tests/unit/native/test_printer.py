@@ -18,8 +18,7 @@ from headwater.format.layout import Layout
 from headwater.format.segment import SEGMENT_FRAME, WalSlice, encode_run
 from headwater.native import PURE_VARIABLE, missing
 from headwater.wire import frames
-from headwater.wire.frames import NOTHING_MORE, More, render_frames, render_objects
-from headwater.wire.render import Projection
+from headwater.wire.frames import NOTHING_MORE, More, Projection, render_frames, render_objects
 
 pytestmark = pytest.mark.skipif(
     "printer" in missing() and (not os.environ.get("CI") or bool(os.environ.get(PURE_VARIABLE))),

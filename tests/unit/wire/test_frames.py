@@ -14,8 +14,7 @@ from headwater.engine.topics.reader import ReadFilter, decode_run
 from headwater.format.appends import encode_appends
 from headwater.format.frame import FrameFlag, join_data
 from headwater.format.segment import WalSlice, encode_run
-from headwater.wire.frames import More, render_frames, render_objects
-from headwater.wire.render import Projection, render_record
+from headwater.wire.frames import More, Projection, render_frames, render_objects, render_record
 
 WORD = st.one_of(st.none(), st.text(max_size=8))
 RECORD = st.tuples(

@@ -14,7 +14,7 @@ from pathlib import PurePath
 from typing import Final
 
 from headwater.core.errors import DamageError, FormatError
-from headwater.disk import Disk, File, OpenMode
+from headwater.disk import Disk, File, OpenMode, file_bytes, read_all
 from headwater.engine.backup.archive import ArchiveWriter, read_chunks
 from headwater.format.backup import BackupMember
 from headwater.format.kafka.batch import read_sound
@@ -36,7 +36,6 @@ from headwater.format.kafka.names import (
 )
 from headwater.recovery.kafka.repair import recover_kafka
 from headwater.store.kafka.files import KafkaSegmentFiles
-from headwater.store.pair import read_all
 from headwater.store.segment import SegmentChangedError
 
 _ENTRIES_AT_ONCE: Final = 16_384
@@ -59,11 +58,7 @@ def kafka_bytes(disk: Disk, directory: PurePath) -> int:
     total = 0
     for name in disk.list_directory(kafka_directory):
         with contextlib.suppress(FileNotFoundError):  # the owner goes on meanwhile
-            file = disk.open(kafka_directory / name, OpenMode.READ)
-            try:
-                total += file.size()
-            finally:
-                file.close()
+            total += file_bytes(disk, kafka_directory / name)
     return total
 
 

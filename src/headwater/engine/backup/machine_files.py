@@ -21,7 +21,7 @@ from typing import Final
 
 from headwater.config.machines import MachineSettings
 from headwater.core.errors import DamageError, FormatError
-from headwater.disk import Disk, File, OpenMode
+from headwater.disk import Disk, OpenMode, file_bytes, opened, read_all
 from headwater.engine.backup.archive import CHUNK_BYTES, ArchiveWriter, read_chunks
 from headwater.engine.machines.recovery import (
     inspect_machines,
@@ -44,7 +44,6 @@ from headwater.format.names import CURRENT_NAME, WAL_DIRECTORY
 from headwater.recovery.machines.segment import scan_machine_segment
 from headwater.recovery.machines.survey import begin_survey
 from headwater.recovery.machines.verify import machine_faults
-from headwater.store.pair import file_bytes, read_all, with_file
 from headwater.store.segment import SegmentChangedError
 
 _TRIES_MAX: Final = 20
@@ -170,8 +169,7 @@ class MachineCopier:
 
     def _measure(self, number: int) -> int:
         """The end of the last byte that is no zero; it searches from the end."""
-
-        def measure(file: File) -> int:
+        with opened(self._disk, self._log / segment_name(number), OpenMode.READ) as file:
             high = file.size()
             while high:
                 low = max(high - CHUNK_BYTES, 0)
@@ -181,19 +179,15 @@ class MachineCopier:
                 high = low
             return 0
 
-        return with_file(self._disk, self._log / segment_name(number), OpenMode.READ, measure)
-
     def _copy_segment(self, number: int, end: int) -> BackupMember:
         return self._copy_file(f"{WAL_DIRECTORY}/{segment_name(number)}", end)
 
     def _copy_file(self, name: str, end: int | None) -> BackupMember:
-        def copy(file: File) -> BackupMember:
+        with opened(self._disk, self._directory / name, OpenMode.READ) as file:
             length = file.size()
             size = length if end is None else end
             whole = f"{MACHINES_DIRECTORY}/{name}"
             return self._archive.add(whole, read_chunks(file, 0, size), size, length)
-
-        return with_file(self._disk, self._directory / name, OpenMode.READ, copy)
 
     def _copy_small(self, name: str) -> BackupMember:
         return self._add(name, read_all(self._disk, self._directory / name))

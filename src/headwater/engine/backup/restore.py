@@ -22,7 +22,7 @@ from headwater.core.clock import Clock
 from headwater.core.errors import DamageError, DiskFullError, RequestError
 from headwater.core.records import Record
 from headwater.core.units import MIB
-from headwater.disk import Disk, File, OpenMode, sync_file, sync_names, write_all
+from headwater.disk import Disk, File, OpenMode, opened, sync_file, sync_names, write_all
 from headwater.engine.backup.archive import Advance, ArchiveReader
 from headwater.engine.backup.backup import Begin
 from headwater.engine.backup.facts import StillClock, topic_facts
@@ -164,11 +164,8 @@ def _unpack(disk: Disk, archive: ArchiveReader, staging: PurePath, advance: Adva
     for member in archive.manifest.members:
         path = staging / member.name
         _make_directories(disk, path.parent, made)
-        file = disk.open(path, OpenMode.CREATE)
-        try:
+        with opened(disk, path, OpenMode.CREATE) as file:
             _unpack_file(archive, member, file, advance)
-        finally:
-            file.close()
     for directory in made:
         sync_names(disk, directory)
 

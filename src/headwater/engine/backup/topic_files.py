@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from headwater.core.errors import FormatError
-from headwater.disk import Buffer, Disk, OpenMode
+from headwater.disk import Buffer, Disk, OpenMode, opened, read_all, read_range
 from headwater.engine.backup.archive import ArchiveWriter, read_chunks
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.state.topic import Topic
@@ -33,7 +33,7 @@ from headwater.format.segment import (
 from headwater.format.snapshot import META_DIRECTORY, decode_snapshot, snapshot_name
 from headwater.recovery.topics.scan import FileScan
 from headwater.recovery.topics.survey import ShardSurvey
-from headwater.store.pair import end_of, read_all, read_range, whole_entries
+from headwater.store.pair import end_of, whole_entries
 from headwater.store.segment import Segment, SegmentChangedError, Tier
 
 PAIR_TRIES_MAX = 5
@@ -101,13 +101,10 @@ class SegmentCopier:
     def _copy_hot(self, topic: Topic, segment: Segment, entries: Entries) -> Pair:
         path = topic.files.directory / segment_file_name(segment.first_seq, SegmentFile.DATA)
         size = end_of(entries)
-        file = self._disk.open(path, OpenMode.READ)
-        try:
+        with opened(self._disk, path, OpenMode.READ) as file:
             if file.size() < size:
                 raise SegmentChangedError(f"{path} is shorter than its index says")
             return self._add(topic, segment, read_chunks(file, 0, size), size, entries)
-        finally:
-            file.close()
 
     def _copy_cold(self, topic: Topic, segment: Segment) -> tuple[Pair, Entries]:
         """A restored segment is hot: a backup is whole without the cold tier."""
@@ -184,9 +181,6 @@ def _needed_files(shard: ShardSurvey, covered_frame: int) -> list[FileScan]:
 
 def _copy_file(disk: Disk, archive: ArchiveWriter, where: str, scan: FileScan) -> BackupMember:
     """Up to the end of the last whole group; the rest of the file is zeros."""
-    file = disk.open(scan.path, OpenMode.READ)
-    try:
+    with opened(disk, scan.path, OpenMode.READ) as file:
         name = f"{where}/{scan.path.name}"
         return archive.add(name, read_chunks(file, 0, scan.end), scan.end, scan.length)
-    finally:
-        file.close()

@@ -18,7 +18,7 @@ import msgspec
 
 from headwater.core.errors import DamageError, FormatError
 from headwater.core.units import MS_PER_S
-from headwater.disk import Disk, OpenMode, replace_file, sync_file, write_all
+from headwater.disk import Disk, OpenMode, read_all, replace_file, sync_file, write_all
 from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.answers import InstanceSnapshot
 from headwater.engine.machines.tables import Tables
@@ -42,7 +42,6 @@ from headwater.model.machines.instance import Instance, RememberedAnswer
 from headwater.model.machines.values import object_of
 from headwater.recovery.machines.repair import write_index
 from headwater.recovery.machines.snapshot import block_rows
-from headwater.store.pair import read_all
 
 _MachineRow = tuple[str, int, bytes]
 

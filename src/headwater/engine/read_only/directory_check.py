@@ -17,7 +17,7 @@ from typing import Any, Final
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import FormatError, RequestError, StorageError, UnavailableError
-from headwater.disk import Disk
+from headwater.disk import Disk, file_bytes
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.state.topic import Topic
 from headwater.format.kafka.names import KAFKA_DIRECTORY
@@ -37,7 +37,6 @@ from headwater.recovery.topics.snapshots import snapshot_faults
 from headwater.store.cold_address import find_cold_tier, remembered_cold_tier
 from headwater.store.cold_index import cold_bytes
 from headwater.store.object_store import shown_address
-from headwater.store.pair import file_bytes
 from headwater.store.segment import SegmentChangedError
 from headwater.store.segment_stores import ColdTier, SegmentStore
 from headwater.store.verify import (

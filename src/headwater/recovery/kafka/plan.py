@@ -19,7 +19,16 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from headwater.disk import Disk, OpenMode, replace_file, sync_file, sync_names
+from headwater.disk import (
+    Disk,
+    cut_file,
+    file_bytes,
+    read_all,
+    read_range,
+    replace_file,
+    sync_names,
+    write_new_file,
+)
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, encode_checkpoint
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME, index_name, log_name
@@ -34,7 +43,6 @@ from headwater.recovery.kafka.survey import (
 from headwater.recovery.kafka.table import LogVerdict, Stray
 from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
 from headwater.recovery.repair import keep_copy, move_to_quarantine
-from headwater.store.pair import file_bytes, read_all, read_range
 
 _RECORD: Final = "record"
 _RANGES_LISTED_MAX: Final = 20
@@ -67,11 +75,7 @@ class KafkaRepairPlan(RepairPlan):
 def _end_log(disk: Disk, path: PurePath, end: int) -> None:
     """Not longer than this; a log that is missing is made, with nothing in it."""
     if not disk.exists(path):
-        file = disk.open(path, OpenMode.CREATE)
-        try:
-            sync_file(file)
-        finally:
-            file.close()
+        write_new_file(disk, path, b"")
         sync_names(disk, path.parent)
         return
     size = file_bytes(disk, path)
@@ -80,12 +84,7 @@ def _end_log(disk: Disk, path: PurePath, end: int) -> None:
     behind = read_range(disk, path, end, size - end).rstrip(b"\0")
     if behind:
         keep_copy(disk, path, f"{path.name}.{end}.damaged", behind)
-    file = disk.open(path, OpenMode.UPDATE)
-    try:
-        file.truncate(end)
-        sync_file(file)
-    finally:
-        file.close()
+    cut_file(disk, path, end)
 
 
 def _replace(disk: Disk, path: PurePath, contents: bytes) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
-from headwater.disk import Disk
+from headwater.disk import Disk, read_all
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.batch import BatchHeader, read_sound
 from headwater.format.kafka.checkpoint import (
@@ -48,7 +48,6 @@ from headwater.recovery.history.kafka import is_own, own_runs
 from headwater.recovery.kafka.survey import KafkaSurvey, SegmentScan
 from headwater.recovery.kafka.table import IndexVerdict, LogVerdict, SegmentPosition, Stray
 from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
-from headwater.store.pair import read_all
 
 _HASHED_BYTES_MAX: Final = 2**34
 """So much may be hashed to find out which bit of an index is another one."""

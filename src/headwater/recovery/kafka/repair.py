@@ -9,11 +9,19 @@ from __future__ import annotations
 
 import contextlib
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import PurePath
 from typing import NamedTuple
 
-from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, sync_names
+from headwater.disk import (
+    Disk,
+    OpenMode,
+    file_bytes,
+    opened,
+    read_range,
+    replace_file,
+    sync_file,
+    sync_names,
+)
 from headwater.format.checksum import RunningChecksum
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta
 from headwater.format.kafka.entry import ENTRY_BYTES
@@ -36,7 +44,6 @@ from headwater.recovery.kafka.table import (
     SegmentPosition,
 )
 from headwater.recovery.repair import keep_copy, keep_stretch, move_to_quarantine, write_again
-from headwater.store.pair import file_bytes, read_range, with_file
 
 
 class TailCut(NamedTuple):
@@ -122,15 +129,11 @@ def _end_last_segment(disk: Disk, directory: PurePath, last: SegmentScan) -> Non
         for name, (_, stop) in stretches.items():
             _keep_torn(disk, directory / name, stop)
     for name, (start, stop) in stretches.items():
-        work = partial(_end_file, start=start, stop=stop)
-        with_file(disk, directory / name, OpenMode.UPDATE, work)
-
-
-def _end_file(file: File, start: int, stop: int) -> None:
-    if file.size() != stop:
-        file.truncate(stop)
-    write_again(file, start, stop)
-    sync_file(file)
+        with opened(disk, directory / name, OpenMode.UPDATE) as file:
+            if file.size() != stop:
+                file.truncate(stop)
+            write_again(file, start, stop)
+            sync_file(file)
 
 
 def _keep_torn(disk: Disk, path: PurePath, end: int) -> None:

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import PurePath
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple
 
 import msgspec
 
 from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError, NewerFormatError
-from headwater.disk import Disk, File, OpenMode, read_whole
+from headwater.disk import Disk, OpenMode, file_bytes, map_file, opened, read_whole
 from headwater.format.checksum import RunningChecksum, checksum64
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import (
@@ -72,7 +72,6 @@ from headwater.recovery.kafka.walk import (
     walk_batches,
 )
 from headwater.recovery.repair import has_bytes
-from headwater.store.pair import with_file
 
 _CHANGED: Final = IndexVerdict.CHANGED.value
 
@@ -108,7 +107,6 @@ _OF_EVENTS: Final = {
     BatchVerdict.NEWER: LogVerdict.NEWER,
     BatchVerdict.UNFOLLOWED: LogVerdict.UNFOLLOWED,
 }
-Answer = TypeVar("Answer")
 Progress = Callable[[float], None]
 
 
@@ -334,10 +332,7 @@ class _Surveyor:
         survey.strays = list(self._strays({meta.number for meta in known} | set(later)))
 
     def _view(self, name: str) -> memoryview:
-        return self._read(name, lambda file: file.view())
-
-    def _read(self, name: str, work: Callable[[File], Answer]) -> Answer:
-        return with_file(self._disk, self._directory / name, OpenMode.READ, work)
+        return map_file(self._disk, self._directory / name)
 
     def _segment(self, checkpointed: SegmentMeta, position: SegmentPosition) -> None:
         scan = SegmentScan(checkpointed, position, checkpointed)
@@ -399,8 +394,8 @@ class _Surveyor:
     def _length(self, scan: SegmentScan) -> None:
         """By its length alone: its bytes are checked when they are read."""
         meta = scan.meta
-        name, end = log_name(meta.log_number), meta.log_bytes
-        size = self._read(name, lambda file: file.size())
+        path, end = self._directory / log_name(meta.log_number), meta.log_bytes
+        size = file_bytes(self._disk, path)
         what = f"the log has {size} bytes and should have {end}"
         if size < end:
             scan.log, scan.log_offset, scan.log_what = LogVerdict.SHORT, size, what
@@ -408,8 +403,9 @@ class _Surveyor:
             scan.log, scan.log_offset, scan.log_what = LogVerdict.LONG, end, what
         elif size > end:
             scan.log, scan.log_offset = LogVerdict.AHEAD, end
-            if self._read(name, lambda file: has_bytes(file, end)):
-                scan.log, scan.log_what = LogVerdict.BEYOND, "bytes without an entry"
+            with opened(self._disk, path, OpenMode.READ) as file:
+                if has_bytes(file, end):
+                    scan.log, scan.log_what = LogVerdict.BEYOND, "bytes without an entry"
 
     def _walk(self, scan: SegmentScan, view: memoryview) -> None:
         """Check what the checkpoint does not cover, and take in what is new since then.
@@ -512,14 +508,11 @@ def _end_before(entries: Entries, position: int) -> int:
 
 def judge_begun(disk: Disk, directory: PurePath, number: int) -> Stray:
     """A segment whose index has no entries: what its log says about that."""
-
-    def work(file: File) -> Stray:
-        if not has_bytes(file, 0):
-            return Stray.BEGUN
-        return Stray.EMPTIED if says_it_was_synced(Window(file)) else Stray.UNFINISHED
-
     try:
-        return with_file(disk, directory / log_name(number), OpenMode.READ, work)
+        with opened(disk, directory / log_name(number), OpenMode.READ) as file:
+            if not has_bytes(file, 0):
+                return Stray.BEGUN
+            return Stray.EMPTIED if says_it_was_synced(Window(file)) else Stray.UNFINISHED
     except FileNotFoundError:
         return Stray.BEGUN
 

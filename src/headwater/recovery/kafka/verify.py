@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
-from headwater.disk import Disk, File, OpenMode
+from headwater.disk import Disk, File, OpenMode, map_file, opened, read_all
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.batch import LEADER_EPOCH, BatchHeader
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, encode_checkpoint
@@ -51,7 +51,6 @@ from headwater.recovery.kafka.survey import (
 from headwater.recovery.kafka.table import CheckpointVerdict, IndexVerdict, Stray
 from headwater.recovery.kafka.topics import SeenTopics
 from headwater.recovery.kafka.walk import Window, entries_known_synced, walk_batches
-from headwater.store.pair import read_all, with_file
 from headwater.store.verify import FaultKind, VerifyFault, listed
 
 _WINDOW_BYTES: Final = 8 * MIB
@@ -146,7 +145,8 @@ class _SegmentCheck:
         check, live = self._result, entries["length"] > 0
         check.entries = len(entries)
         if live.any() or not self._segment.sealed:
-            with_file(self._disk, self._log, OpenMode.READ, lambda f: self._batches(f, entries))
+            with opened(self._disk, self._log, OpenMode.READ) as file:
+                self._batches(file, entries)
         else:  # all its records are dead, and the log may have gone already
             self._skip_all(entries)
         check.faults += listed(self._index, self._at_index, FaultKind.INDEX)
@@ -164,14 +164,8 @@ class _SegmentCheck:
         """The entries that count, compared with the checkpoint. None when they are not known."""
         segment, meta = self._segment, self._meta
         # A file that is written to may be cut, and a map of it would end the process.
-        view = memoryview(
-            with_file(
-                self._disk,
-                self._index,
-                OpenMode.READ,
-                lambda file: file.view() if segment.listed else file.read(0, file.size()),
-            )
-        )
+        read = map_file if segment.listed else read_all
+        view = memoryview(read(self._disk, self._index))
         known = check_known_entries(meta, view)
         self._meta = known.meta
         if known.verdict is not IndexVerdict.SOUND:

@@ -26,7 +26,7 @@ from headwater.core.errors import (
     StorageError,
     SyncError,
 )
-from headwater.disk import Disk, File, OpenMode
+from headwater.disk import Disk, File, OpenMode, map_file, opened, read_range
 from headwater.format.checksum import checksum64
 from headwater.format.kafka import events
 from headwater.format.kafka.batch import read_sound
@@ -77,7 +77,6 @@ from headwater.recovery.kafka.walk import (
     synced_and_bad,
     walk_batches,
 )
-from headwater.store.pair import read_range, with_file
 from headwater.store.segment import SegmentChangedError
 
 _ADVICE: Final = "see `headwater verify`, or restore a backup"
@@ -238,7 +237,7 @@ class KafkaView:
         """The entries that the checkpoint knows, after a check of their checksum, that, and the
         segment as it is now."""
         path, size = self._directory / index_name(meta.number), meta.entries * ENTRY_BYTES
-        view = with_file(self._disk, path, OpenMode.READ, lambda file: file.view())
+        view = map_file(self._disk, path)
         known = check_known_entries(meta, view)
         if known.verdict is not IndexVerdict.SOUND:
             raise DamageError(known.what, path=path, offset=known.offset, advice=_ADVICE)
@@ -253,7 +252,8 @@ class KafkaView:
         whole = self._whole(young, tail, checkpointed, seen.base_id + meta.entries)
         if whole and not young.sealed:  # an owner syncs a segment before it begins the next
             for name in (log_name(meta.number), index_name(meta.number)):
-                with_file(self._disk, self._directory / name, OpenMode.READ, _sync)
+                with opened(self._disk, self._directory / name, OpenMode.READ) as file:
+                    _sync(file)
         more = find_runs(tail[:whole])
         runs = Runs(
             numpy.concatenate((seen.runs.starts, more.starts + meta.entries)),
@@ -268,7 +268,7 @@ class KafkaView:
         meta = young.meta
         path = self._directory / log_name(meta.number)
 
-        def work(file: File) -> int:
+        with opened(self._disk, path, OpenMode.READ) as file:
             log, at, end = Window(file), 0, meta.log_bytes
             last = read_entries(checkpointed, meta.entries)[-1:]
             behind_hole = bool(holes_in(last).any())
@@ -294,8 +294,6 @@ class KafkaView:
                 at += batch.records
                 end = batch.end
             return at
-
-        return with_file(self._disk, path, OpenMode.READ, work)
 
 
 def _sync(file: File) -> None:
@@ -355,11 +353,8 @@ def _segments(
 def _entries_from(disk: Disk, directory: PurePath, number: int, first: int) -> Entries:
     """The entries of an index from this one on, read and not mapped: it may be cut at its end."""
     start = first * ENTRY_BYTES
-
-    def work(file: File) -> bytes:
-        return file.read(start, max(file.size() - start, 0))
-
-    contents = with_file(disk, directory / index_name(number), OpenMode.READ, work)
+    with opened(disk, directory / index_name(number), OpenMode.READ) as file:
+        contents = file.read(start, max(file.size() - start, 0))
     return read_entries(
         contents, count_entries(contents[: len(contents) // ENTRY_BYTES * ENTRY_BYTES])
     )
@@ -380,31 +375,33 @@ def _take_events(
     `owners`: the others must each be of a topic that exists by then.
     """
     path, done = directory / log_name(number), 0
-
-    def work(file: File) -> None:
-        nonlocal done
-        for at in ours.tolist():
-            if owners:
-                _check_owners(path, entries[done:at], topics)
-            done = at + 1
-            begin = int(entries["physical_offset"][at]) + PREFIX_BYTES
-            batch = memoryview(file.read(begin, int(entries["length"][at])))
-            try:
-                read_sound(batch)
-            except FormatError as error:
-                raise DamageError(error.reason, path=path, offset=begin, advice=_ADVICE) from error
-            taken = topics.take_event(first_id + at, batch)
-            if taken.verdict in _REFUSED:
-                raise _refused(taken, path, begin - PREFIX_BYTES)
-
     ours = numpy.flatnonzero(keys_of(entries) == _event_key())
     ours = ours[~holes_in(entries[ours])]
     if not entries["length"][ours].all():  # a newer checkpoint has what they said
         raise SegmentChangedError(f"{index_name(number)} was rewritten; read it again")
     if len(ours):
-        with_file(disk, path, OpenMode.READ, work)
+        with opened(disk, path, OpenMode.READ) as file:
+            for at in ours.tolist():
+                if owners:
+                    _check_owners(path, entries[done:at], topics)
+                done = at + 1
+                begin = int(entries["physical_offset"][at]) + PREFIX_BYTES
+                batch = memoryview(file.read(begin, int(entries["length"][at])))
+                _take_event(path, begin, batch, first_id + at, topics)
     if owners:
         _check_owners(path, entries[done:], topics)
+
+
+def _take_event(
+    path: PurePath, begin: int, batch: memoryview, event_id: int, topics: SeenTopics
+) -> None:
+    try:
+        read_sound(batch)
+    except FormatError as error:
+        raise DamageError(error.reason, path=path, offset=begin, advice=_ADVICE) from error
+    taken = topics.take_event(event_id, batch)
+    if taken.verdict in _REFUSED:
+        raise _refused(taken, path, begin - PREFIX_BYTES)
 
 
 def _event_key() -> numpy.void:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from headwater.core.errors import FormatError, RequestError
-from headwater.disk import Disk, replace_file
+from headwater.disk import Disk, read_all, replace_file
 from headwater.disk.whole_files import sync_names
 from headwater.format.machines.names import (
     global_offset,
@@ -40,7 +40,6 @@ from headwater.recovery.machines.survey import MachineSurvey, report_on_machines
 from headwater.recovery.machines.table import SnapshotVerdict
 from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
 from headwater.recovery.repair import move_to_quarantine
-from headwater.store.pair import read_all
 
 MISSING_SEGMENTS_MAX: Final = 10_000
 _NO_TIME: Final = "1970-01-01T00:00:00Z"

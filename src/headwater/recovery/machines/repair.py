@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
-from headwater.disk import Disk, File, OpenMode, replace_file, sync_file
+from headwater.disk import Disk, OpenMode, opened, read_all, replace_file, sync_file
 from headwater.disk.whole_files import sync_names
 from headwater.format.machines.names import (
     INDEX_NAME,
@@ -32,7 +32,6 @@ from headwater.recovery.machines.table import (
     StretchVerdict,
 )
 from headwater.recovery.repair import cut_tail, keep_stretch, move_to_quarantine, write_again
-from headwater.store.pair import read_all, with_file
 from headwater.wal.dialect import NO_ROOM
 
 _WRITTEN_AGAIN: Final = (IndexState.DAMAGED, IndexState.LOST)
@@ -86,12 +85,9 @@ def _write_unwitnessed_again(disk: Disk, survey: MachineSurvey) -> None:
     start = max(survey.current_witness, global_offset(segment, 0))
     at = within_segment(start) if segment_of(start) == segment else 0
     if segment in survey.numbers and at < within_segment(end):
-
-        def work(file: File) -> None:
+        with opened(disk, survey.path_of(segment), OpenMode.UPDATE) as file:
             write_again(file, at, within_segment(end))
             sync_file(file)
-
-        with_file(disk, survey.path_of(segment), OpenMode.UPDATE, work)
 
 
 def _repair_snapshots(disk: Disk, survey: MachineSurvey) -> None:

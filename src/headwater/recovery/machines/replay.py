@@ -16,14 +16,13 @@ from pathlib import PurePath
 from typing import Final
 
 from headwater.core.errors import DamageError, FormatError
-from headwater.disk import Disk
+from headwater.disk import Disk, read_all, read_range
 from headwater.format.machines.entry import HEADER_BYTES, EntryRun, EntryType, read_run, sequence_in
 from headwater.format.machines.names import global_offset, segment_of, within_segment
 from headwater.recovery.finding import Action
 from headwater.recovery.machines.judge import BadStretch
 from headwater.recovery.machines.survey import MachineSurvey, beginning_of
 from headwater.recovery.machines.table import STRETCH_TABLE
-from headwater.store.pair import read_all, read_range
 from headwater.wal.entry_log import EntryPosition
 
 Take = Callable[[EntryType, bytes, int], None]

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Final
 
 from headwater.core.errors import FormatError, InvariantError
-from headwater.disk import Disk
+from headwater.disk import Disk, read_all
 from headwater.format.machines.bodies import (
     Body,
     decode_payload,
@@ -29,7 +29,6 @@ from headwater.format.machines.entry import (
 from headwater.format.machines.names import global_offset
 from headwater.recovery.history.machines import InstanceChains, empties
 from headwater.recovery.repair import used_bytes
-from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault, listed
 
 Deliver = Callable[[int, EntryRun], None]

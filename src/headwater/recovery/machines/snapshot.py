@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from headwater.core.errors import FormatError
-from headwater.disk import Disk
+from headwater.disk import Disk, read_all
 from headwater.format.frame import UnknownFrameError
 from headwater.format.machines.names import (
     INDEX_NAME,
@@ -34,7 +34,6 @@ from headwater.format.names import QUARANTINE_DIRECTORY
 from headwater.model.machines.instance import Instance
 from headwater.recovery.directory import sort_names
 from headwater.recovery.machines.table import IndexState, SnapshotVerdict
-from headwater.store.pair import read_all
 
 
 @dataclass(frozen=True, slots=True)

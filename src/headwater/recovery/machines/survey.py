@@ -16,7 +16,7 @@ from pathlib import PurePath
 from typing import Final, TypeVar
 
 from headwater.core.errors import FormatError
-from headwater.disk import Disk
+from headwater.disk import Disk, read_all
 from headwater.disk.posix import LOCK_NAME
 from headwater.format.machines.current import (
     MachineCurrent,
@@ -69,7 +69,6 @@ from headwater.recovery.machines.table import (
     SmallFile,
     SnapshotStanding,
 )
-from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault
 
 

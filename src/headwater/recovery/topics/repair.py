@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from headwater.config.wal import WalSettings
-from headwater.disk import Disk, File, OpenMode, sync_file, sync_names
+from headwater.disk import Disk, OpenMode, opened, sync_file, sync_names
 from headwater.recovery.directory import access_error
 from headwater.recovery.repair import cut_tail, write_again
 from headwater.recovery.topics.report import WalReport, inspect_wal
 from headwater.recovery.topics.scan import FileScan
 from headwater.recovery.topics.survey import ShardSurvey
 from headwater.recovery.topics.table import FileVerdict
-from headwater.store.pair import with_file
 from headwater.wal.dialect import NO_ROOM, LogPosition, OpenFile
 from headwater.wal.sharded import shard_directory
 
@@ -91,16 +90,13 @@ def _repair(disk: Disk, shard: ShardSurvey) -> None:
 
 def _rewrite_and_sync(disk: Disk, scan: FileScan) -> None:
     """What an earlier process left in the page cache is about to be believed: make it durable."""
-
-    def work(file: File) -> None:
+    with opened(disk, scan.path, OpenMode.UPDATE) as file:
         try:
             write_again(file, scan.witnessed, scan.end)
         except OSError as error:
             if error.errno not in NO_ROOM:  # where overwriting needs room, reading must go on
                 raise
         sync_file(file)
-
-    with_file(disk, scan.path, OpenMode.UPDATE, work)
 
 
 def _position(shard: ShardSurvey | None, run: int, new_log_id: LogIdSource) -> LogPosition:

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError
-from headwater.disk import Disk, OpenMode
+from headwater.disk import Disk, OpenMode, read_all
 from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.frame import UnknownFrameError
 from headwater.format.names import COLD_ADDRESS_NAME, WAL_DIRECTORY
@@ -21,7 +21,6 @@ from headwater.format.snapshot import (
 )
 from headwater.recovery.topics.scan import CoveredFrames
 from headwater.recovery.topics.survey import ShardSurvey
-from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault
 
 

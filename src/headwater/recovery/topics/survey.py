@@ -13,7 +13,7 @@ from typing import Final
 from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
-from headwater.disk import Disk, OpenMode, read_whole
+from headwater.disk import Disk, OpenMode, opened, read_whole
 from headwater.format.log_state import (
     CURRENT_BYTES_MAX,
     REPAIRS_BYTES_MAX,
@@ -167,8 +167,7 @@ def read_log_file(
     promised: pages that nothing is copied to are never filled.
     """
     try:
-        file = disk.open(path, OpenMode.READ)
-        try:
+        with opened(disk, path, OpenMode.READ) as file:
             end = file.size() if upto is None else upto
             contents = numpy.zeros(end, numpy.uint8)
             for at in range(start, end, _CHUNK_BYTES):
@@ -180,8 +179,6 @@ def read_log_file(
                     contents = contents[: at + len(chunk)]
                     break
             return contents.data.toreadonly()
-        finally:
-            file.close()
     except OSError as error:
         raise access_error(path, error) from error
 
@@ -189,11 +186,8 @@ def read_log_file(
 def map_log_file(disk: Disk, path: PurePath) -> memoryview:
     """The same without a copy. Log files are never made shorter, so the map stays good."""
     try:
-        file = disk.open(path, OpenMode.READ)
-        try:
+        with opened(disk, path, OpenMode.READ) as file:
             return file.view()
-        finally:
-            file.close()
     except OSError as error:
         raise access_error(path, error) from error
 
@@ -299,11 +293,8 @@ def _first_mark(disk: Disk, survey: ShardSurvey, number: int) -> CommitMark | No
     """The mark a file begins with, when it can be read."""
     path = survey.directory / wal_file_name(number)
     try:
-        file = disk.open(path, OpenMode.READ)
-        try:
+        with opened(disk, path, OpenMode.READ) as file:
             head = file.read(0, MARK_BYTES)
-        finally:
-            file.close()
         return decode_mark(memoryview(head), 0, len(head))
     except FormatError:
         return None

@@ -13,8 +13,7 @@ from headwater.engine.topics.operations import Taken
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.engine.topics.reader import ReadFilter
 from headwater.model.queue import Grant
-from headwater.wire.frames import More, render_frames, render_objects
-from headwater.wire.render import Projection
+from headwater.wire.frames import More, Projection, render_frames, render_objects
 
 P = TypeVar("P")
 _WHOLE = Projection(tags=True)

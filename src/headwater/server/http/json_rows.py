@@ -11,8 +11,7 @@ from headwater.engine.partition import ReadPlan
 from headwater.engine.topics.operations import Take, Taken
 from headwater.engine.topics.reader import ReadFilter, decode_run
 from headwater.native import compiled
-from headwater.wire.frames import render_frames
-from headwater.wire.render import Projection, render_record
+from headwater.wire.frames import Projection, render_frames, render_record
 
 _one_at_a_time = threading.Lock() if compiled("printer") is None else nullcontext()
 """Printing that is not compiled needs the interpreter all the time. Threads that take turns at it

@@ -20,7 +20,7 @@ from headwater.server.http.exchange import Exchange
 from headwater.server.http.json_rows import take_rendered
 from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import number
-from headwater.wire.render import Projection
+from headwater.wire.frames import Projection
 from headwater.wire.requests import DiffRequestBody, decode_request
 
 ARROW_MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"

@@ -11,8 +11,7 @@ from headwater.server.access.keys import ApiKey
 from headwater.server.access.quotas import Usage
 from headwater.server.rcpx.endpoint import RcpxEndpoint
 from headwater.wire.http_errors import HttpError
-from headwater.wire.rcpx.envelope import error_object
-from headwater.wire.rcpx.frame import RcpxProtocolError, WireMode
+from headwater.wire.rcpx import RcpxProtocolError, WireMode, failed
 
 OF_ACCESS: Final[dict[str, tuple[str, bool]]] = {
     "unauthorized": ("UNAUTHORIZED", False),
@@ -34,9 +33,10 @@ def code_of(error: HeadwaterError) -> tuple[str, bool]:
     return OF_ACCESS.get(error.code) or machine_code(error)
 
 
-def error_json(error: HeadwaterError) -> bytes:
+def failure(request_id: bytes, error: HeadwaterError) -> bytes:
+    """The answer to a request that was refused."""
     code, retryable = code_of(error)
-    return error_object(code, str(error), retryable=retryable, details=error.detail)
+    return failed(request_id, code, str(error), retryable=retryable, details=error.detail)
 
 
 class RcpxCaller(Protocol):

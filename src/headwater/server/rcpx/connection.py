@@ -23,13 +23,13 @@ from headwater.core.errors import ClosedError, HeadwaterError
 from headwater.server.access.keys import ANYONE, ApiKey, own_error
 from headwater.server.connection import Awaits, Connection
 from headwater.server.failures import unforeseen
-from headwater.server.rcpx.caller import error_json
+from headwater.server.rcpx.caller import failure
 from headwater.server.rcpx.endpoint import RcpxEndpoint
 from headwater.server.rcpx.event_requests import take_event
 from headwater.server.rcpx.operations import begin_operation, is_write
 from headwater.server.rcpx.subscriptions import RcpxSubscriptions
-from headwater.wire.rcpx import envelope
-from headwater.wire.rcpx.frame import MessageReader, RcpxFlag, RcpxProtocolError, WireMode, message
+from headwater.wire import rcpx
+from headwater.wire.rcpx import MessageReader, RcpxFlag, RcpxProtocolError, WireMode, message
 
 CHECKED: Final = int(RcpxFlag.CRC)
 STRANGER_BYTES_MAX: Final = 64 * 1024
@@ -43,7 +43,7 @@ class RcpxConnection(Connection):
     under_way = 0
     _alone = False
     """The one request under way is no write: nothing begins beside it."""
-    _waiting: envelope.Request | RcpxProtocolError | None = None
+    _waiting: rcpx.Request | RcpxProtocolError | None = None
     """What came next and has to wait until nothing is under way."""
 
     def __init__(self, endpoint: RcpxEndpoint) -> None:
@@ -116,7 +116,7 @@ class RcpxConnection(Connection):
     def refuse_waiting(self) -> None:
         self.subscriptions.end()
         waiting, self._waiting = self._waiting, None
-        if isinstance(waiting, envelope.Request):
+        if isinstance(waiting, rcpx.Request):
             error = ClosedError("shutting down; nothing was done")
             self.fail(_encode(waiting.id), error)
 
@@ -166,15 +166,15 @@ class RcpxConnection(Connection):
         try:
             if not self._alone and take_event(self, payload):
                 return
-            request = envelope.read_request(payload)
-        except envelope.EnvelopeError as error:
+            request = rcpx.read_request(payload)
+        except rcpx.EnvelopeError as error:
             self.fail(error.request_id, error)
         except Exception as error:
             self.broken(b'""', error)
         else:
             self._begin_or_wait(request)
 
-    def _begin_or_wait(self, request: envelope.Request) -> None:
+    def _begin_or_wait(self, request: rcpx.Request) -> None:
         joins = is_write(self.endpoint.backend, request.op)
         if self.under_way and (self._alone or not joins):
             self._waiting = request
@@ -223,13 +223,10 @@ class RcpxConnection(Connection):
     # -- answers
 
     def answer(self, request_id: bytes, result: bytes, wal_offset: int | None = None) -> None:
-        self.send(envelope.ok(request_id, result, self.endpoint.server_time.now(), wal_offset))
+        self.send(rcpx.ok(request_id, result, self.endpoint.server_time.now(), wal_offset))
 
     def fail(self, request_id: bytes, error: HeadwaterError) -> None:
-        self.send(
-            b'{"type":"response","id":%b,"status":"error","error":%b}'
-            % (request_id, error_json(own_error(self.key, error)))
-        )
+        self.send(failure(request_id, own_error(self.key, error)))
 
     def broken(self, request_id: bytes, error: Exception) -> None:
         self.fail(request_id, unforeseen(self.endpoint.log, "an RCPX request failed", error))

@@ -18,7 +18,7 @@ from headwater.engine.machines.responses import applied
 from headwater.server.machines.operations import event_request, full_request, own_answer, sees_of
 from headwater.server.rcpx.caller import RcpxCaller
 from headwater.wire.machine_requests import ApplyEventParams
-from headwater.wire.rcpx.envelope import ID_CHARACTERS_MAX
+from headwater.wire.rcpx import ID_CHARACTERS_MAX
 
 OPERATION: Final = "APPLY_EVENT"
 _NAMED: Final = b'"APPLY_EVENT"'

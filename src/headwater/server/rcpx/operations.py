@@ -33,8 +33,13 @@ from headwater.wire.machine_requests import (
     HelloParams,
     NoParams,
 )
-from headwater.wire.rcpx.envelope import Request
-from headwater.wire.rcpx.frame import PAYLOAD_BYTES_MAX, VERSION, RcpxProtocolError, WireMode
+from headwater.wire.rcpx import (
+    PAYLOAD_BYTES_MAX,
+    VERSION,
+    RcpxProtocolError,
+    Request,
+    WireMode,
+)
 
 FEATURES: Final = (
     "idempotency", "batch", "atomic_batch", "watch", "watch_from_offset", "wal_read", "compaction",

@@ -24,14 +24,14 @@ from headwater.server.machines.operations import own_event, seen_by
 from headwater.server.machines.transition_follower import TransitionFollower
 from headwater.server.rcpx.caller import RcpxCaller
 from headwater.server.rcpx.runner import Result
+from headwater.wire import rcpx
 from headwater.wire.machine_requests import (
     UnwatchParams,
     WatchAllParams,
     WatchInstanceParams,
     offset_of,
 )
-from headwater.wire.rcpx import envelope
-from headwater.wire.rcpx.frame import RcpxFlag, message
+from headwater.wire.rcpx import RcpxFlag, message
 
 if TYPE_CHECKING:
     from headwater.server.access.keys import ApiKey
@@ -70,9 +70,7 @@ class RcpxSubscription:
         transition_cache, mode = connection.endpoint.feed.cache, connection.mode
         name, with_ctx = self._encoded_name, self._with_ctx
         messages = [
-            message(
-                envelope.event(name, transition_cache.of(event, with_ctx=with_ctx)), mode, PUSHED
-            )
+            message(rcpx.event(name, transition_cache.of(event, with_ctx=with_ctx)), mode, PUSHED)
             for event in (own_event(self._key, each) for each in events)
         ]
         connection.write(messages[0] if len(messages) == 1 else b"".join(messages))

@@ -39,7 +39,7 @@ from headwater.model.scheduler import TURNS_A_ROUND
 from headwater.server.backend import Backend
 from headwater.server.http.json_rows import take_rendered
 from headwater.server.streams.open_streams import OpenStreams
-from headwater.wire.render import Projection
+from headwater.wire.frames import Projection
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)

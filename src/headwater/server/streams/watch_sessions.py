@@ -25,8 +25,8 @@ from headwater.server.streams.delivery import Batch, Delivery, ReadOptions
 from headwater.server.streams.open_streams import SseStream, answers_head, require_event_stream
 from headwater.server.streams.topic_subscriptions import TopicSubscriptions
 from headwater.wire import sse
+from headwater.wire.frames import Projection
 from headwater.wire.http_errors import HttpError
-from headwater.wire.render import Projection
 from headwater.wire.requests import WatchRequest, WatchTopic, decode_request
 
 HEARTBEAT_MS_CLAMP: Final = (1_000, 60_000)

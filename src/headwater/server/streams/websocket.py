@@ -29,8 +29,8 @@ from headwater.server.http.topic_handlers import require_named
 from headwater.server.http.write_handler import encode_request
 from headwater.server.streams.delivery import Batch, Delivery, ReadOptions
 from headwater.server.streams.topic_subscriptions import TopicSubscriptions
+from headwater.wire.frames import Projection
 from headwater.wire.http_errors import HttpError
-from headwater.wire.render import Projection
 from headwater.wire.requests import WriteRequest
 from headwater.wire.websocket import Publish, Subscribe, Unsubscribe, WebSocketPing, decode_message
 

@@ -14,7 +14,7 @@ from pathlib import PurePath
 
 from headwater.config.store import SegmentSettings
 from headwater.core.errors import StorageError
-from headwater.disk import Disk
+from headwater.disk import Disk, read_all
 from headwater.format.segment import (
     ENTRY_BYTES,
     Entries,
@@ -29,7 +29,7 @@ from headwater.store.cold_index import cold_end
 from headwater.store.failures import file_work
 from headwater.store.object_store import open_cold_tier
 from headwater.store.ownership import cold_identity, pair_identity, read_head
-from headwater.store.pair import end_of, read_all, whole_entries
+from headwater.store.pair import end_of, whole_entries
 from headwater.store.reclaim import is_rewrite_due
 from headwater.store.segment import Segment, Tier
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory, finish_interrupted

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from headwater.core.errors import DamageError, FormatError, RequestError, UnavailableError
 from headwater.core.units import MS_PER_S
-from headwater.disk import Disk, PosixDisk
+from headwater.disk import Disk, PosixDisk, read_all
 from headwater.format.machines.entry import MAGIC_BYTES, decode_entry
 from headwater.format.machines.names import (
     MACHINES_DIRECTORY,
@@ -33,7 +33,6 @@ from headwater.recovery.machines.snapshot import load_machine_snapshot
 from headwater.recovery.machines.survey import MachineSurvey, begin_survey
 from headwater.recovery.machines.verify import machine_faults
 from headwater.spark.jobs.task_map import MapAll
-from headwater.store.pair import read_all
 from headwater.store.verify import FaultKind, VerifyFault
 
 ROWS: Final = pa.schema(

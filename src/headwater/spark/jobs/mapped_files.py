@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import PurePath
 
-from headwater.disk import Disk, OpenMode
+from headwater.disk import Disk, map_file
 from headwater.store.failures import file_work
-from headwater.store.pair import with_file
 
 
 class MappedFiles:
@@ -20,6 +19,6 @@ class MappedFiles:
         if view is None:
             file_path = PurePath(path)
             with file_work(file_path):
-                view = with_file(self._disk, file_path, OpenMode.READ, lambda file: file.view())
+                view = map_file(self._disk, file_path)
             self._views[path] = view
         return view

@@ -16,7 +16,7 @@ import numpy
 
 from headwater.config.store import SegmentSettings
 from headwater.core.errors import DamageError, FormatError
-from headwater.disk import Buffer, Disk
+from headwater.disk import Buffer, Disk, read_all, read_range
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
     ENTRY_BYTES,
@@ -43,7 +43,7 @@ from headwater.spark.jobs.mapped_files import MappedFiles
 from headwater.spark.jobs.segment_plan import Base, SegmentItem, is_dead
 from headwater.store.cold_index import cold_index_bytes, flagged_copy
 from headwater.store.failures import file_work
-from headwater.store.pair import create_file, end_of, read_all, read_range
+from headwater.store.pair import create_file, end_of
 from headwater.store.segment_stores import LocalSegmentStore, temporary_path
 from headwater.store.topic_files import TopicFiles
 

@@ -12,13 +12,12 @@ import numpy
 
 from headwater.core.errors import DamageError, FormatError, StorageError
 from headwater.core.units import KIB, MIB, US_PER_MS
-from headwater.disk import Disk
+from headwater.disk import Disk, read_range
 from headwater.format.kafka.batch import BatchError, BatchHeader, read_header, read_sound
 from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES
 from headwater.format.kafka.names import log_name
 from headwater.format.kafka.records import decode_records
 from headwater.recovery.kafka.view import OwnedBatches
-from headwater.store.pair import read_range
 
 ADVICE: Final = "see `headwater verify`; failOnDataLoss=false reads around it and reports it"
 _HOLE_BYTES_MAX: Final = 64 * KIB

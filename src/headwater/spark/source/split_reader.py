@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import numpy
 
 from headwater.core.errors import DamageError
-from headwater.disk import Disk, OpenMode
+from headwater.disk import Disk, map_file
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, FrameType
 from headwater.format.segment import (
     FAULT_MEANING,
@@ -30,7 +30,6 @@ from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.directory import Directory
 from headwater.spark.source.location import ReadContext
 from headwater.spark.source.splits import LogSplit, LostSplit, SegmentSplit, Split
-from headwater.store.pair import with_file
 from headwater.store.segment import Segment, SegmentChangedError, SegmentSlice
 from headwater.wire.frame_rows import FrameRows, Mask, portions
 
@@ -195,7 +194,7 @@ def read_log_split(
     disk: Disk, split: LogSplit, topic_id: int, context: ReadContext
 ) -> Iterator[SplitResult]:
     """Records in a file of the log. They never change; the file as a whole may be gone."""
-    view = with_file(disk, split.path, OpenMode.READ, lambda file: file.view())
+    view = map_file(disk, split.path)
     offsets = split.offsets.astype(numpy.int64)
     seqs = numpy.arange(split.first_seq, split.last_seq + 1, dtype=numpy.uint64)
     if int(offsets[-1]) + FRAME_BYTES_MIN > len(view):

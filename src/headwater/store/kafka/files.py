@@ -22,7 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError
 from headwater.core.units import KIB
-from headwater.disk import Disk, OpenMode
+from headwater.disk import Disk, OpenMode, map_file, opened
 from headwater.format.kafka.entry import ENTRY_BYTES, Entries, read_entries
 from headwater.format.kafka.names import SPARE_NAME, index_name, log_name
 
@@ -73,11 +73,7 @@ class KafkaSegmentFiles:
                 return known[0]
             forgotten = self._forgotten
         path = self._directory / name
-        file = self._disk.open(path, OpenMode.READ)
-        try:
-            view = file.view()
-        finally:
-            file.close()
+        view = map_file(self._disk, path)
         if len(view) < size:
             raise DamageError(
                 f"the file ends before byte {size}",
@@ -178,12 +174,9 @@ class SpareRoom:
             return
         with contextlib.suppress(OSError):
             self.give_up()
-            file = self._disk.open(self._path, OpenMode.CREATE)
-            try:
+            with opened(self._disk, self._path, OpenMode.CREATE) as file:
                 file.allocate(wanted)
                 self._size = wanted
-            finally:
-                file.close()
         if not self._size:
             with contextlib.suppress(OSError):
                 self.give_up()

@@ -13,7 +13,17 @@ from typing import Final, NamedTuple
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.units import MIB
-from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, sync_names, write_all
+from headwater.disk import (
+    Buffer,
+    Disk,
+    File,
+    OpenMode,
+    opened,
+    sync_file,
+    sync_names,
+    write_all,
+    write_new_file,
+)
 from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import RewriteMeta
 from headwater.format.kafka.entry import (
@@ -100,12 +110,9 @@ def write_live_batches(
     }
     try:
         for name, writes in names.items():
-            file = disk.open(directory / name, OpenMode.CREATE)
-            try:
+            with opened(disk, directory / name, OpenMode.CREATE) as file:
                 _write(file, writes)
                 sync_file(file)
-            finally:
-                file.close()
         sync_names(disk, directory)
         disk.rename(directory / new_log, directory / log_name(log_number))
         sync_names(disk, directory)
@@ -126,12 +133,7 @@ def swap_index(disk: Disk, directory: PurePath, number: int) -> None:
 
 def write_index_again(disk: Disk, directory: PurePath, number: int, contents: bytes) -> None:
     """The same index under the same name, in a file of its own."""
-    file = disk.open(directory / (index_name(number) + REWRITE_SUFFIX), OpenMode.CREATE)
-    try:
-        write_all(file, 0, [contents])
-        sync_file(file)
-    finally:
-        file.close()
+    write_new_file(disk, directory / (index_name(number) + REWRITE_SUFFIX), contents)
     swap_index(disk, directory, number)
 
 

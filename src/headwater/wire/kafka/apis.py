@@ -5,6 +5,12 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, NamedTuple
 
+from headwater.core.errors import RequestError
+
+
+class ProtocolError(RequestError):
+    """Bytes that are no Kafka request. The server closes the connection; nothing was done."""
+
 
 class ApiKey(IntEnum):
     """The kinds of request, by Kafka's own numbers."""

@@ -11,10 +11,9 @@ from functools import cache
 from typing import Any, Final
 
 from headwater.core.errors import InvariantError
-from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.apis import ApiKey, ProtocolError
 from headwater.wire.kafka.decoding import Buffer, Decode, compile_decoder
 from headwater.wire.kafka.encoding import ByteSink, Encode, compile_encoder
-from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.messages import MESSAGES
 
 REQUEST_ROWS_MAX: Final = 400_000

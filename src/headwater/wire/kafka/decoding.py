@@ -15,9 +15,14 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
-from headwater.wire.kafka.errors import ProtocolError
-from headwater.wire.kafka.fields import Fields, FieldType, MessageField, compile_steps
-from headwater.wire.kafka.varints import read_unsigned
+from headwater.wire.kafka.apis import ProtocolError
+from headwater.wire.kafka.fields import (
+    Fields,
+    FieldType,
+    MessageField,
+    compile_steps,
+    read_unsigned,
+)
 
 Buffer = bytes | memoryview
 Row = dict[str, Any]

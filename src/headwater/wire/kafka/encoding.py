@@ -12,8 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from headwater.core.errors import InvariantError
-from headwater.wire.kafka.fields import Fields, FieldType, MessageField, compile_steps
-from headwater.wire.kafka.varints import unsigned
+from headwater.wire.kafka.fields import Fields, FieldType, MessageField, compile_steps, unsigned
 
 Chunk = bytes | bytearray | memoryview
 Encode = Callable[["ByteSink", Any], None]

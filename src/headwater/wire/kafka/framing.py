@@ -10,8 +10,7 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from headwater.wire.kafka.apis import ApiKey, known_api
-from headwater.wire.kafka.errors import ProtocolError
+from headwater.wire.kafka.apis import ApiKey, ProtocolError, known_api
 
 SIZE_BYTES: Final = 4
 REQUEST_BYTES_MIN: Final = 8

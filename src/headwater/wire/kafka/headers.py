@@ -13,13 +13,12 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from headwater.native import compiled
-from headwater.wire.kafka.apis import ApiKey, known_api
+from headwater.wire.kafka.apis import ApiKey, ProtocolError, known_api
 from headwater.wire.kafka.codec import write_request, write_response
 from headwater.wire.kafka.decoding import Buffer
 from headwater.wire.kafka.encoding import ByteSink, Chunk
-from headwater.wire.kafka.errors import ProtocolError
+from headwater.wire.kafka.fields import read_unsigned
 from headwater.wire.kafka.messages import MESSAGES
-from headwater.wire.kafka.varints import read_unsigned
 
 _native: Final = compiled("batches")
 """Writes the answers of produces that went well. The others are written by the table."""

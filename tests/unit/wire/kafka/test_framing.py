@@ -7,8 +7,7 @@ import tracemalloc
 
 import pytest
 
-from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.errors import ProtocolError
+from headwater.wire.kafka.apis import ApiKey, ProtocolError
 from headwater.wire.kafka.framing import OTHER_REQUEST_BYTES_MAX, FrameReader
 from headwater.wire.kafka.headers import request_frame
 

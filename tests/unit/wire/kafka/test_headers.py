@@ -7,9 +7,15 @@ from typing import Any
 import pytest
 
 from headwater.core.errors import InvariantError
-from headwater.wire.kafka.apis import ADVERTISED, SUPPORTED, ApiKey, is_supported, known_api
+from headwater.wire.kafka.apis import (
+    ADVERTISED,
+    SUPPORTED,
+    ApiKey,
+    ProtocolError,
+    is_supported,
+    known_api,
+)
 from headwater.wire.kafka.codec import encode_response
-from headwater.wire.kafka.errors import ProtocolError
 from headwater.wire.kafka.headers import (
     read_request_header,
     request_frame,
