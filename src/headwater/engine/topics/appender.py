@@ -47,22 +47,28 @@ from headwater.model.pressure import SAMPLE_US
 from headwater.wal.ticket import Ticket
 
 _DURABLE: Final = int(FrameFlag.DURABLE)
+_FSYNC: Final = Durability.FSYNC
+_REJECT: Final = Discard.REJECT
+_NO_CONTROL: Final[tuple[Sequence[bytes], int]] = ((), 0)
 _SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
 
 
 class _Submission:
     """What one turn brings to one shard in one class: it becomes one ticket."""
 
-    __slots__ = ("frame_count", "parts", "writers", "writes")
+    __slots__ = ("durability", "frame_count", "parts", "shard", "writers", "writes")
 
-    def __init__(self) -> None:
+    def __init__(self, shard: int, durability: Durability) -> None:
+        self.shard = shard
+        self.durability = durability
         self.parts: list[bytes] = []
         self.frame_count = 0
         self.writers = 0
         self.writes: list[Write] = []
 
-    def ticket(self, durability: Durability) -> Ticket:
-        ticket = Ticket(b"".join(self.parts), self.frame_count, durability, context=self.writes)
+    def ticket(self) -> Ticket:
+        body = b"".join(self.parts)
+        ticket = Ticket(body, self.frame_count, self.durability, context=self.writes)
         ticket.writers = self.writers
         return ticket
 
@@ -124,22 +130,24 @@ class Appender:
         """Start the writes that one turn of the loop brought, to topics that are there and loaded:
         a write for each topic, or its refusal, in their order."""
         now = self._core.clock.wall_ms()
+        size = sum([records.size for records in batches.values()])
+        try:
+            self._admit(now, size, disable_backpressure=False)
+        except HeadwaterError as refusal:
+            return [refusal] * len(batches)
         started: list[Write | HeadwaterError] = []
         writes: list[Write] = []
         for topic, records in batches.items():
             try:
-                self._admit(now, records.size, disable_backpressure=False)
                 write = self._begin(topic, records, now)
             except HeadwaterError as refusal:
                 started.append(refusal)
             else:
                 started.append(write)
                 writes.append(write)
-        self._submit(writes)
-        return [
-            each if isinstance(each, HeadwaterError) or each.refusal is None else each.refusal
-            for each in started
-        ]
+        if self._submit(writes):
+            return started
+        return [each.refusal or each if isinstance(each, Write) else each for each in started]
 
     def _begin(
         self, topic: Topic, records: EncodedRecords, now: int, expect_head_seq: int | None = None
@@ -151,7 +159,7 @@ class Appender:
             raise NotAQueueError(f"{topic.name!r} is a log; deliver_at needs a queue")
         if topic.inbound is not None and topic.inbound.is_exact:
             raise _takes_copies_only(topic)
-        if settings.discard is Discard.REJECT:
+        if settings.discard is _REJECT:
             self._topics.evict(topic)  # what expired makes room
         size = records.size
         first_seq = log.assign(len(records.datas), size, expect_head_seq)
@@ -202,10 +210,12 @@ class Appender:
         )
         return repeat
 
-    def _submit(self, writes: Sequence[Write]) -> None:
+    def _submit(self, writes: Sequence[Write]) -> bool:
         """Encode and hand over what was begun, each topic once: one ticket for each shard and
-        class. A write that its shard refuses has given its seqs back, and has the reason."""
-        submissions: dict[tuple[int, Durability], _Submission] = {}
+        class. False when a shard refused: its writes have given their seqs back, and have the
+        reason."""
+        submissions: list[_Submission] = []
+        all_taken = True
         try:
             frames = encode_batches([_columns_of(write) for write in writes])
             for write, made in zip(writes, frames, strict=True):
@@ -213,26 +223,28 @@ class Appender:
         except BaseException:
             self._take_back(writes)
             raise
-        left = deque(submissions.items())
+        left = deque(submissions)
         while left:
-            (shard, durability), submission = left[0]
+            submission = left[0]
             try:
-                self._core.submit_to(shard, submission.ticket(durability))
+                self._core.submit_to(submission.shard, submission.ticket())
             except HeadwaterError as refusal:
+                all_taken = False
                 self._take_back(submission.writes)
                 for write in submission.writes:
                     write.refusal = refusal
             except BaseException:
-                for _, unsent in left:
+                for unsent in left:
                     self._take_back(unsent.writes)
                 raise
             else:
+                waits = submission.durability is _FSYNC
                 for write in submission.writes:
-                    if durability is Durability.FSYNC:
-                        write.waits = True
-                        write.topic.waiting += 1
+                    write.waits = waits
+                    write.topic.waiting += waits
                     self._under_way(write)
             left.popleft()
+        return all_taken
 
     def _take_back(self, writes: Sequence[Write]) -> None:
         """Nothing of these reached the log."""
@@ -247,7 +259,7 @@ class Appender:
         self,
         write: Write,
         frames: FramesOfBatch,
-        submissions: dict[tuple[int, Durability], _Submission],
+        submissions: list[_Submission],
     ) -> None:
         """Put a write into the submission of its shard and class; or make it visible at once, where
         nothing of it goes into the log."""
@@ -255,9 +267,9 @@ class Appender:
         write.buffer, write.offsets, write.lengths, write.flags = frames
         write.tags = write.records.tags
         durability = topic.log.settings.durability
-        control, control_frames = self._control(write)
         body, count = write.buffer, len(write.offsets)
-        if durability is not Durability.FSYNC:
+        control, control_frames = self._control(write) if _brings_control(write) else _NO_CONTROL
+        if durability is not _FSYNC:
             write.logged = durability.is_logged
             durability = self._class_for(write, durability)
             if not durability.is_logged and topic.creation is None and topic.in_flight == 0:
@@ -266,17 +278,21 @@ class Appender:
                 return
             if not write.logged:
                 body, count = b"", 0  # only its creation, if anything, goes into the log
-        address = topic.shard, durability
-        submission = submissions.get(address)
-        if submission is None:
-            submission = submissions[address] = _Submission()
-        submission.parts += control
+        shard = topic.shard
+        for submission in submissions:
+            if submission.shard == shard and submission.durability is durability:
+                break
+        else:
+            submission = _Submission(shard, durability)
+            submissions.append(submission)
+        if control:
+            submission.parts += control
         submission.parts.append(body)
         submission.frame_count += control_frames + count
         submission.writers += write.writers
         submission.writes.append(write)
 
-    def _control(self, write: Write) -> tuple[list[bytes], int]:
+    def _control(self, write: Write) -> tuple[Sequence[bytes], int]:
         """What stands in front of its records in their group, and how many frames these are."""
         topic, records = write.topic, write.records
         control = [] if topic.creation is None else [topic.creation]
@@ -364,6 +380,18 @@ class Appender:
             )
             for keyed in write.keys
         ]
+
+
+def _brings_control(write: Write) -> bool:
+    """Something stands in front of its records in their group; of most there is nothing."""
+    topic, records = write.topic, write.records
+    return bool(
+        topic.creation is not None
+        or topic.inbound is not None
+        or records.keys
+        or write.keys
+        or records.deliver_at
+    )
 
 
 def _columns_of(write: Write) -> Columns:

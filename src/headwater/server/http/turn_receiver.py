@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.format.frame import FrameFlag
+from headwater.engine.topics.record_encoding import EncodedRecords, plain_records
 from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.failures import unforeseen
@@ -26,8 +25,6 @@ from headwater.wire.turns import Failure, GroupOutcome, Row, decode_turn, encode
 if TYPE_CHECKING:
     from headwater.engine.topics.publisher import Write
     from headwater.server.access.quotas import Usage
-
-_HAS_TAG = int(FrameFlag.HAS_TAG)
 
 
 class TurnReceiver:
@@ -51,9 +48,8 @@ class TurnReceiver:
         if not self._came:
             self._loop.call_soon(self._submit)
         for number, (key, name, requests, tags, datas, size) in enumerate(groups, first):
+            records = plain_records(datas, tags, size)
             usage = self._usage_of(key)
-            flags = [_HAS_TAG if tag else 0 for tag in tags]
-            records = EncodedRecords([b""] * len(datas), tags, datas, flags, size)
             self._came.append(GatewayGroup(name, usage, requests, records, number, gateway))
 
     def _usage_of(self, place: int) -> Usage:
