@@ -243,7 +243,7 @@ def test_a_delete_replayed_late_spares_the_record_that_came_after_it() -> None:
     matcher = parse_match("x")
     with life.owner.holding():
         write = engine.append("a", encode_records(records(1, "x")))
-        change = engine.delete(engine.topic("a"), None, matcher)
+        change = engine.topics.delete(engine.topic("a"), None, matcher)
     assert write.error is not None
     assert change.error is None
     life.world.delete("a", None, matcher)

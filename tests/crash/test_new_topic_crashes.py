@@ -20,7 +20,8 @@ from headwater.engine.read_only.directory_check import verify_directory
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import META_DIRECTORY
-from headwater.spark.jobs.new_topic import add, reserve, stopped
+from headwater.spark.jobs.log_directories import owned
+from headwater.spark.jobs.new_topic import add, reserve
 from headwater.spark.jobs.straight import SegmentWriter
 from headwater.testing import DROPS, PAIRS, PREFIXES, RANDOM, TORN, CrashPlan, FakeDisk, ManualClock
 from tests.crash.matrix import slice_of, tried
@@ -53,7 +54,7 @@ def before() -> FakeDisk:
 
 
 def fill(disk: Disk, name: str = "filled") -> None:
-    with stopped(disk, DATA):
+    with owned(disk, [DATA], writing=True):
         new = reserve(disk, DATA, name)
         writer = SegmentWriter(disk, new.segments, new.topic_id, 1, TS, SMALL.segments)
         for start in (0, 7):

@@ -86,7 +86,7 @@ def test_a_websocket_is_told_the_other_name_too(kafka_topic: Target) -> None:
 def test_a_topic_that_both_have_had_before_goes_on(kafka_topic: Target) -> None:
     own = Target(kafka_topic.broker, kafka_topic.kafka, kafka_topic.kafka)
     database = own.broker.app.backend.ready_database
-    own.broker.inside(lambda: database.engine.create(own.kafka, {}))
+    own.broker.inside(lambda: database.engine.topics.create(own.kafka, {}))
     assert over_http(own, {"data": "own"}) == 1
     with own.client() as client:
         client.create(own.kafka, ttl_ms=60_000)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import PurePosixPath
 from typing import Any
 
+from headwater.api import machine_requests as requests
 from headwater.api.machine_requests import ApplyEvent, Sees
 from headwater.config.machines import (
     CompactionSettings,
@@ -14,7 +15,7 @@ from headwater.config.machines import (
     MachineSettings,
 )
 from headwater.disk import Disk
-from headwater.engine.machines.answers import Applied
+from headwater.engine.machines.answers import Applied, Created, DeletedInstance, MachinePut
 from headwater.engine.machines.event_batcher import PendingEvent
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.owner import Pending
@@ -111,6 +112,53 @@ class SteppedStore(MachineStore):
         )
         assert isinstance(self.shard, SteppedShard)
         self.owner.wal = self.shard  # type: ignore[assignment]
+
+    # -- requests, each with its arguments
+
+    def put_machine(
+        self, name: str, version: int, definition: dict[str, Any]
+    ) -> Pending[MachinePut]:
+        return self.submit(requests.PutMachine(name, version, definition))
+
+    def create_instance(
+        self,
+        machine: str,
+        version: int | None = None,
+        instance_id: str | None = None,
+        context: dict[str, Any] | None = None,
+        idempotency_key: str | None = None,
+        ttl_ms: int | None = None,
+    ) -> Pending[Created]:
+        return self.submit(
+            requests.CreateInstance(machine, version, instance_id, context, idempotency_key, ttl_ms)
+        )
+
+    def apply_event(
+        self,
+        instance_id: str,
+        event: str,
+        payload: dict[str, Any] | None = None,
+        expected_state: str | None = None,
+        expected_wal_offset: int | None = None,
+        event_id: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Pending[Applied]:
+        return self.submit(
+            requests.ApplyEvent(
+                instance_id, event, payload, expected_state, expected_wal_offset, event_id,
+                idempotency_key,
+            )
+        )  # fmt: skip
+
+    def delete_instance(
+        self, instance_id: str, idempotency_key: str | None = None
+    ) -> Pending[DeletedInstance]:
+        return self.submit(requests.DeleteInstance(instance_id, idempotency_key))
+
+    def migrate_instance(
+        self, instance_id: str, version: int, state_map: dict[str, str] | None = None
+    ) -> Pending[Applied]:
+        return self.submit(requests.MigrateInstance(instance_id, version, state_map))
 
     def do(self, work: Callable[[], Pending[Any]]) -> Any:
         """Ask, let the log write, return the answer or raise the error."""

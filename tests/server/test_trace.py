@@ -110,11 +110,3 @@ def test_the_page_for_operators_explains_every_cause_and_no_other() -> None:
     section = OPERATIONS.read_text(encoding="utf-8").partition("## Why was this write slow?")[2]
     rows = re.findall(r"^\| `(\w+)` \|", section.partition("\n## ")[0], re.MULTILINE)
     assert rows == [cause.value for cause in WaitCause]
-
-
-def test_a_stopped_server_watches_no_collector(tmp_path: Path) -> None:
-    before = len(gc.callbacks)
-    with running(tmp_path) as server:
-        assert len(gc.callbacks) == before + 1
-        server.app.backend.engine.checkpoint()
-    assert len(gc.callbacks) == before

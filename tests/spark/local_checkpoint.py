@@ -14,10 +14,10 @@ from typing import TypeVar
 from headwater.disk import Disk
 from headwater.spark.jobs.checkpoint_workers import (
     Chosen,
-    FileSummary,
     Planned,
     planned_of,
     rows_of,
+    without_rows,
 )
 from headwater.spark.jobs.log_files import FileJob, LoggedRows, ScannedFile, scan_log_file
 from headwater.spark.jobs.segment_plan import PlanTask, SegmentItem, plan_topic
@@ -38,10 +38,10 @@ class OneProcess:
         self._scanned: list[ScannedFile] = []
         self.items: list[SegmentItem] = []
 
-    def scan(self, jobs: Sequence[FileJob]) -> list[FileSummary]:
+    def scan(self, jobs: Sequence[FileJob]) -> list[ScannedFile]:
         results = [sent(scan_log_file(self._disk, sent(job))) for job in jobs]
         self._scanned += results
-        return [FileSummary.of(file) for file in results]
+        return [without_rows(file) for file in results]
 
     def plan(self, tasks: Sequence[PlanTask], chosen: Chosen) -> list[Planned]:
         history: dict[int, list[LoggedRows]] = defaultdict(list)

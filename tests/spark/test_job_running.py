@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 from headwater.cli.pipeline.flags import PlaceOptions, RunOptions
 from headwater.cli.pipeline.job_run import finish_job
 from headwater.core.errors import AccessError, RequestError
-from headwater.spark.jobs.job import NoProgress, Place, Report
-from headwater.spark.jobs.task_progress import tasks_shown
+from headwater.spark.jobs.job import NoProgress, Place, Report, tasks_shown
 from headwater.testing import ManualClock
 
 

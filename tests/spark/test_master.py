@@ -7,7 +7,7 @@ import os
 import pytest
 
 from headwater.core.errors import RequestError
-from headwater.spark.sessions.master import Master, parse_master
+from headwater.spark.sessions.session import Master, parse_master
 
 CORES = len(os.sched_getaffinity(0))
 

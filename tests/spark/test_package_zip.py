@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from headwater.core.errors import RequestError
-from headwater.spark.sessions.master import parse_master
 from headwater.spark.sessions.package_zip import package_zip, ship, zip_of
+from headwater.spark.sessions.session import parse_master
 
 SOURCE = Path(__file__).parents[2] / "src" / "headwater"
 
@@ -81,11 +81,11 @@ def test_executors_that_may_lack_the_package_are_sent_it(
     master: str, settings: dict[str, str | None], sent: bool
 ) -> None:
     context: Any = Recorder()
-    assert ship(context, parse_master(master), settings) is sent
+    assert ship(context, settings, has_executors=not parse_master(master).in_this_process) is sent
     assert context.sent == ([str(package_zip())] if sent else [])
 
 
 def test_a_wish_that_is_neither_yes_nor_no_is_refused() -> None:
     context: Any = Recorder()
     with pytest.raises(RequestError, match=r"spark\.headwater\.ship is true or false"):
-        ship(context, parse_master("yarn"), {"spark.headwater.ship": "perhaps"})
+        ship(context, {"spark.headwater.ship": "perhaps"}, has_executors=True)

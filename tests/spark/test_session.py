@@ -13,8 +13,12 @@ import headwater.spark
 from headwater.core.errors import RequestError
 from headwater.spark.sessions.class_archive import find_archive
 from headwater.spark.sessions.java import find_java
-from headwater.spark.sessions.master import parse_master
-from headwater.spark.sessions.session import UNIX_SOCKETS, _for_a_machine, require_pyspark
+from headwater.spark.sessions.session import (
+    UNIX_SOCKETS,
+    _for_a_machine,
+    parse_master,
+    require_pyspark,
+)
 
 pytestmark = pytest.mark.spark
 

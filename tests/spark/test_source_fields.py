@@ -16,9 +16,8 @@ from pyspark.sql.pandas.types import to_arrow_schema
 import headwater
 from headwater.core.errors import InvalidPayloadError
 from headwater.spark.source.data_source import HeadwaterDataSource
-from headwater.spark.source.ddl import parse_ddl
 from headwater.spark.source.fields import FieldParser
-from headwater.spark.source.schema import full_columns
+from headwater.spark.source.schema import full_columns, parse_ddl
 from tests.spark.direct_reader import read
 
 UTC = datetime.UTC

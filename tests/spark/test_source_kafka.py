@@ -20,11 +20,14 @@ from headwater.core.errors import DamageError, DataLossError, RequestError, Topi
 from headwater.disk import OpenMode
 from headwater.format.kafka.names import log_name
 from headwater.recovery.kafka.view import KafkaView
-from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
-from headwater.spark.source.kafka_slice_reader import read_slices
-from headwater.spark.source.kafka_snapshot import KafkaDirectory, KafkaSlice, KafkaSnapshot
-from headwater.spark.source.location import ReadContext
+from headwater.spark.source.kafka_location import (
+    KafkaDirectory,
+    KafkaSlice,
+    KafkaSnapshot,
+    read_slices,
+)
+from headwater.spark.source.location import LostSeqs, ReadContext
 from headwater.spark.source.options import source_options
 from headwater.spark.source.stream_reader import StreamReader
 from headwater.testing import FakeDisk, ManualClock

@@ -9,10 +9,9 @@ import pytest
 
 from headwater.core.errors import RequestError
 from headwater.spark.source.data_source import HeadwaterDataSource
-from headwater.spark.source.ddl import parse_ddl
 from headwater.spark.source.options import Invalid, Payload, Start, source_options
-from headwater.spark.source.schema import chosen_columns, full_columns
-from headwater.spark.source.stream_offsets import TopicCursor, decode_offset, encode_offset, share
+from headwater.spark.source.schema import chosen_columns, full_columns, parse_ddl
+from headwater.spark.source.stream_reader import TopicCursor, decode_offset, encode_offset, share
 
 HERE = {"path": "/data", "topic": "orders"}
 

@@ -75,7 +75,9 @@ def _start(directory: Path) -> list[Call]:
 def _broker(directory: Path) -> Broker:
     """One without timers, as far as settings can do that, so that only clients make it move."""
     wal = _never(WalSettings(shards=1, file_bytes=8 * 1024 * 1024))
-    engine = EngineSettings(wal=wal, machines=_never(MachineSettings()), snapshot_wal_bytes=1)
+    engine = EngineSettings(
+        wal=wal, machines=_never(MachineSettings()), snapshot_wal_bytes=1, wait_us_min=0
+    )
     chosen = settings(kafka_port=0, rcpx_port=0, deadlines={"drain_s": 2.0})
     kafka = _never(KafkaSettings())
     return Broker(directory, chosen, engine_settings=_never(engine), kafka_settings=kafka)

@@ -14,8 +14,7 @@ from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from headwater.api.call_list import DiffCall, StateCall, Topics
-from headwater.api.watch_starts import watch_starts
+from headwater.api.call_list import DiffCall, StateCall, Topics, watch_starts
 from headwater.client import answers, calls
 from headwater.client.calls import HttpCall
 from headwater.client.errors import NoAnswerError, error_for, error_of

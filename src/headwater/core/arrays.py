@@ -35,4 +35,10 @@ else:
     NDArray = None
     """Only annotations name it, and nothing reads those while a program runs."""
 
-__all__ = ["NDArray", "numpy"]
+
+def load_arrays() -> None:
+    """Have numpy there before it is needed, on a thread that nobody waits for."""
+    getattr(numpy, "ndarray")  # noqa: B009
+
+
+__all__ = ["NDArray", "load_arrays", "numpy"]

@@ -9,8 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from headwater.api import call_list as calls
-from headwater.api.call_list import ApiCall, Records, WatchingCall
-from headwater.api.watch_starts import watch_starts
+from headwater.api.call_list import ApiCall, Records, WatchingCall, watch_starts
 from headwater.core.errors import InvalidRequestError
 from headwater.engine.engine import Engine
 from headwater.engine.metrics import metrics_operation, readiness_of
@@ -59,13 +58,6 @@ def watch_of(engine: Engine, call: WatchingCall[Any]) -> WatchOperation:
     return WATCHES[type(call)](engine, call)
 
 
-# -- topics
-
-
-def _create(engine: Engine, call: calls.CreateCall) -> Operation[Any]:
-    return create_operation(engine, call.topic, call.settings)
-
-
 def _append(engine: Engine, call: calls.AppendCall) -> Operation[Any]:
     return append_operation(
         engine,
@@ -94,22 +86,6 @@ def _records(records: Records) -> Mapping[str, Any] | Sequence[Mapping[str, Any]
         raise InvalidRequestError(f"the records are not a list of objects: {error}") from error
 
 
-def _diff(engine: Engine, call: calls.DiffCall) -> Operation[Any]:
-    return diff_operation(engine, call.topic, request_of(call))
-
-
-def _delete(engine: Engine, call: calls.DeleteCall) -> Operation[Any]:
-    return delete_operation(engine, call.topic, call.before_seq, call.match)
-
-
-def _state(engine: Engine, call: calls.StateCall) -> Operation[Any]:
-    return state_operation(engine, call.topic)
-
-
-def _topics(engine: Engine, call: calls.TopicsCall) -> Operation[Any]:
-    return topics_operation(engine, call.prefix)
-
-
 def _drop(engine: Engine, call: calls.DropCall) -> Operation[Any]:
     removed = yield from drop_operation(engine, call.topic, if_empty=call.if_empty)
     return removed is not None
@@ -132,58 +108,9 @@ def _watch_topics(engine: Engine, call: calls.WatchTopicsCall) -> WatchOperation
     )
 
 
-# -- queues
-
-
-def _claim(engine: Engine, call: calls.ClaimCall) -> Operation[Any]:
-    return claim_operation(engine, call.topic, call.node, call.limit, call.lease_ms, call.wait_ms)
-
-
-def _ack(engine: Engine, call: calls.AckCall) -> Operation[Any]:
-    return ack_operation(engine, call.topic, call.node, call.seqs, call.lease_ids)
-
-
-def _nack(engine: Engine, call: calls.NackCall) -> Operation[Any]:
-    return nack_operation(engine, call.topic, call.node, call.seqs, call.lease_ids, call.delay_ms)
-
-
-def _extend(engine: Engine, call: calls.ExtendCall) -> Operation[Any]:
-    return extend_operation(engine, call.topic, call.node, call.seqs, call.lease_ids, call.lease_ms)
-
-
-def _requeue(engine: Engine, call: calls.RequeueCall) -> Operation[Any]:
-    return requeue_operation(engine, call.topic, call.seqs)
-
-
-def _queue_stats(engine: Engine, call: calls.QueueStatsCall) -> Operation[Any]:
-    return queue_stats_operation(engine, call.topic)
-
-
-# -- routers
-
-
 def _put_router(engine: Engine, call: calls.PutRouterCall) -> Operation[Any]:
     state, _created = yield from put_router_operation(engine, call.router, call.settings)
     return state
-
-
-def _router(engine: Engine, call: calls.RouterCall) -> Operation[Any]:
-    return router_operation(engine, call.router)
-
-
-def _routers(engine: Engine, call: calls.RoutersCall) -> Operation[Any]:
-    return routers_operation(engine, call.prefix, call.source, call.dest)
-
-
-def _delete_router(engine: Engine, call: calls.DeleteRouterCall) -> Operation[Any]:
-    return delete_router_operation(engine, call.router)
-
-
-# -- the whole
-
-
-def _metrics(engine: Engine, _call: calls.MetricsCall) -> Operation[Any]:
-    return metrics_operation(engine)
 
 
 def _trace(engine: Engine, call: calls.TraceCall) -> Operation[Any]:
@@ -195,25 +122,37 @@ def _ready(engine: Engine, _call: calls.ReadyCall) -> Operation[Any]:
 
 
 OPERATIONS: Final[dict[type, Callable[[Engine, Any], Operation[Any]]]] = {
-    calls.CreateCall: _create,
+    calls.CreateCall: lambda engine, call: create_operation(engine, call.topic, call.settings),
     calls.AppendCall: _append,
-    calls.DiffCall: _diff,
+    calls.DiffCall: lambda engine, call: diff_operation(engine, call.topic, request_of(call)),
     calls.ArrowCall: arrow_page_operation,
-    calls.DeleteCall: _delete,
-    calls.StateCall: _state,
-    calls.TopicsCall: _topics,
+    calls.DeleteCall: lambda engine, call: delete_operation(
+        engine, call.topic, call.before_seq, call.match
+    ),
+    calls.StateCall: lambda engine, call: state_operation(engine, call.topic),
+    calls.TopicsCall: lambda engine, call: topics_operation(engine, call.prefix),
     calls.DropCall: _drop,
-    calls.ClaimCall: _claim,
-    calls.AckCall: _ack,
-    calls.NackCall: _nack,
-    calls.ExtendCall: _extend,
-    calls.RequeueCall: _requeue,
-    calls.QueueStatsCall: _queue_stats,
+    calls.ClaimCall: lambda engine, call: claim_operation(
+        engine, call.topic, call.node, call.limit, call.lease_ms, call.wait_ms
+    ),
+    calls.AckCall: lambda engine, call: ack_operation(
+        engine, call.topic, call.node, call.seqs, call.lease_ids
+    ),
+    calls.NackCall: lambda engine, call: nack_operation(
+        engine, call.topic, call.node, call.seqs, call.lease_ids, call.delay_ms
+    ),
+    calls.ExtendCall: lambda engine, call: extend_operation(
+        engine, call.topic, call.node, call.seqs, call.lease_ids, call.lease_ms
+    ),
+    calls.RequeueCall: lambda engine, call: requeue_operation(engine, call.topic, call.seqs),
+    calls.QueueStatsCall: lambda engine, call: queue_stats_operation(engine, call.topic),
     calls.PutRouterCall: _put_router,
-    calls.RouterCall: _router,
-    calls.RoutersCall: _routers,
-    calls.DeleteRouterCall: _delete_router,
-    calls.MetricsCall: _metrics,
+    calls.RouterCall: lambda engine, call: router_operation(engine, call.router),
+    calls.RoutersCall: lambda engine, call: routers_operation(
+        engine, call.prefix, call.source, call.dest
+    ),
+    calls.DeleteRouterCall: lambda engine, call: delete_router_operation(engine, call.router),
+    calls.MetricsCall: lambda engine, _: metrics_operation(engine),
     calls.TraceCall: _trace,
     calls.ReadyCall: _ready,
 }

@@ -6,10 +6,9 @@ loops, and the server. All of them go through the same few calls here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import PurePath
-from typing import Any
 
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
@@ -18,16 +17,14 @@ from headwater.core.results import Deleted, TopicState
 from headwater.disk import DirectoryLock, Disk
 from headwater.engine.machines.host import MachineHost
 from headwater.engine.maintenance.checkpointer import Checkpointer
-from headwater.engine.maintenance.housekeeping import Housekeeping
+from headwater.engine.maintenance.housekeeping import Housekeeping, MaintenanceThread
 from headwater.engine.maintenance.snapshotter import Snapshotter
-from headwater.engine.maintenance.thread import MaintenanceThread
 from headwater.engine.operation import Operation
-from headwater.engine.owner import Change, LoopOwner, Owner
+from headwater.engine.owner import LoopOwner, Owner
 from headwater.engine.pressure import PressureControl
 from headwater.engine.routers.copy_rounds import CopyRounds, ForwarderThread
 from headwater.engine.routers.definitions import Routers
-from headwater.engine.start.losses import RecoveryNotes
-from headwater.engine.start.topic_recovery import TopicRecovery
+from headwater.engine.start.topic_recovery import RecoveryNotes, TopicRecovery
 from headwater.engine.state.engine_core import EngineCore, ShardProgress
 from headwater.engine.state.topic import TailCache, Topic
 from headwater.engine.topics.appender import Appender
@@ -118,6 +115,8 @@ class Engine:
             wal=opened.wal,
         )
         self.core.topic_store = self
+        self.find = self.core.registry.find
+        self.topic = self.core.registry.get
         self.topics = Topics(self.core)
         self.pressure_control = PressureControl(self.core)
         self._publisher = Publisher(self.core, self.topics)
@@ -173,21 +172,6 @@ class Engine:
         self.machines.start_feeder(self)
 
     # -- what callers do, as the owner
-
-    def create(self, name: str, settings: Mapping[str, Any]) -> Change:
-        return self.topics.create(name, settings)
-
-    def delete(self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None) -> Change:
-        return self.topics.delete(topic, before_seq, matcher)
-
-    def drop(self, topic: Topic, *, if_empty: bool = False) -> Change:
-        return self.topics.drop(topic, if_empty=if_empty)
-
-    def find(self, name: str) -> Topic | None:
-        return self.core.registry.find(name)
-
-    def topic(self, name: str) -> Topic:
-        return self.core.registry.get(name)
 
     def deletion(
         self, name: str, before_seq: int | None, matcher: TagMatcher | None

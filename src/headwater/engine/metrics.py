@@ -22,7 +22,7 @@ from headwater.engine.machines.store import MachineStore
 from headwater.engine.operation import AsOwner, Operation
 from headwater.engine.pressure import PressureControl
 from headwater.engine.queues.claims import Queues
-from headwater.engine.state.parts import Part
+from headwater.engine.state.damage import Part
 from headwater.engine.state.topic import Topic
 from headwater.model.pressure import Rung
 from headwater.observe.metrics import Sample, metrics_as_json

@@ -15,14 +15,17 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
 from headwater.observe.waits import Waits, name_of
 
 T = TypeVar("T")
+SLICE_US: Final = 500
+"""How long the owner stays with work that is done in slices."""
 R = TypeVar("R")
 
 
@@ -32,6 +35,19 @@ class Owner(Protocol):
 
     def call(self, work: Callable[[], T]) -> T:
         """Run this as the owner and return its result. Not to be called by the owner."""
+
+
+def call_in_slices(owner: Owner, clock: Clock, steps: Iterator[object]) -> None:
+    """Have the owner take these steps, a moment at a time: in between it does what others wait
+    for. Not to be called by the owner."""
+
+    def take_steps() -> bool:
+        until_us = clock.monotonic_us() + SLICE_US
+        return any(clock.monotonic_us() >= until_us for _ in steps)
+
+    take_steps.__qualname__ = getattr(steps, "__qualname__", take_steps.__qualname__)
+    while owner.call(take_steps):
+        continue
 
 
 class BatonOwner:

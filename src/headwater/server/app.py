@@ -13,9 +13,9 @@ from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports, Room
-from headwater.server.health.damage import DamageWatch
+from headwater.server.health.garbage import GarbageSchedule
 from headwater.server.health.overview import Overview
-from headwater.server.health.watches import LogWatch, MaintenanceWatch, PressureWatch
+from headwater.server.health.watches import DamageWatch, LogWatch, MaintenanceWatch, PressureWatch
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
@@ -74,6 +74,7 @@ class App:
             LogWatch(backend, log),
             DamageWatch(backend, log),
         )
+        self.garbage = GarbageSchedule(lambda: backend.engine.core.counters.requests)
         self.kafka = kafka
         self.rcpx: RcpxListener | None = None
         if settings.rcpx_port is not None:
@@ -118,7 +119,7 @@ class App:
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
         self.ports.intake.time_turns(engine.core.waits.timed)
-        engine.core.waits.watch_collector()
+        self.garbage.begin(engine.core.waits)
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()
@@ -130,15 +131,16 @@ class App:
         if self.backend.database is not None:
             for watch in self._watches:
                 watch.check()
+            self.garbage.check()
 
     async def drain(self) -> None:
         """Finish what is under way, then end every connection."""
         self.backend.draining = True
+        self.garbage.end()
         self.delivery.streams.close_all()
         if self.backend.database is not None:
             for topic in self.backend.engine.core.registry:
                 topic.wake()  # who waits for something new is answered now
-            self.backend.engine.core.waits.leave_collector()
         await self.http.drain()
         self.ports.intake.close()
 

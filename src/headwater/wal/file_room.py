@@ -16,6 +16,7 @@ from pathlib import PurePath
 from typing import Final
 
 from headwater.core.clock import Clock, Doorbell
+from headwater.core.units import MIB
 from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, write_all
 from headwater.format.names import PREPARED_NAME
 from headwater.observe.waits import Waits
@@ -24,6 +25,8 @@ from headwater.wal.dialect import NO_ROOM
 SMALL_GROUPS: Final = 4
 """Zeros are written ahead only for groups of which so many fit into them: a large group hides what
 the journal costs, and zeros in front of it would be written for nothing."""
+ZEROS_UNSYNCED_MAX: Final = MIB
+"""Of a file that is made ahead: a sync of the log waits behind so much at most."""
 
 
 class GrowingFile:
@@ -123,9 +126,14 @@ class PreparedFile:
         self._discard()
         file = self._disk.open(self._path, OpenMode.CREATE)
         try:
+            unsynced = 0
             file.allocate(length)  # a full disk says so here, before any work
             for at in range(0, length, len(self._zeros)):
                 write_all(file, at, [self._zeros[: length - at]])
+                unsynced += len(self._zeros)
+                if unsynced >= ZEROS_UNSYNCED_MAX:
+                    file.sync_data()
+                    unsynced = 0
             file.sync_data()
         except OSError:
             file.close()

@@ -8,7 +8,7 @@ from pathlib import PurePath
 import pytest
 
 from headwater.core.errors import AccessError, DamageError, StorageError
-from headwater.engine.state.parts import Part, Parts
+from headwater.engine.state.damage import Part, Parts
 
 PLACE = PurePath("/data/machines")
 

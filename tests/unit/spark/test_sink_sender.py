@@ -16,7 +16,7 @@ from headwater.core.errors import (
     WriteUncertainError,
 )
 from headwater.core.results import Appended
-from headwater.spark.sink.mark_scan import find_marks
+from headwater.spark.sink.chunks import find_marks
 from headwater.spark.sink.sender import PATIENCE_US
 from tests.unit.spark.sink_rig import (
     QUICK,

@@ -26,7 +26,7 @@ from headwater.engine.kafka.partition import (
 )
 from headwater.engine.kafka.producers import Producers
 from headwater.engine.owner import Change, Owner
-from headwater.engine.state.damage_ledger import DamageLedger
+from headwater.engine.state.damage import DamageLedger
 from headwater.format.kafka.checkpoint import SegmentMeta
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, encode_event

@@ -26,7 +26,7 @@ from headwater.engine.kafka.partition_reads import plan_partition
 from headwater.engine.kafka.recovered_state import restore
 from headwater.engine.kafka.timestamps import NewestPlan, TimestampPlan
 from headwater.engine.kafka.topics import KafkaTopics
-from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.maintenance.housekeeping import MaintenanceThread
 from headwater.engine.owner import Owner, Pending
 from headwater.format.kafka import events
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta

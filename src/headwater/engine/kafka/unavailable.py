@@ -18,7 +18,7 @@ from headwater.disk import Disk
 from headwater.engine.kafka.group_state import Committed, OffsetKey
 from headwater.engine.kafka.partition import KafkaTopic, PartitionCalls, TopicRegistry
 from headwater.engine.owner import Pending
-from headwater.engine.state.parts import Part, Parts
+from headwater.engine.state.damage import Part, Parts
 from headwater.format.kafka import events
 from headwater.recovery.kafka.survey import scan_checkpoints
 

@@ -16,10 +16,13 @@ from headwater.engine.machines.host import MachineSide
 from headwater.engine.machines.log_reader import GapReason, LogGap
 from headwater.engine.machines.operations import catch_up_operation, open_store
 from headwater.engine.machines.responses import decode_content, transition
+from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, Watched, Watcher
 from headwater.engine.operation import AsOwner, Operation, WatchOperation, Woken
 from headwater.engine.partition import Wakeup
 from headwater.wire.machine_answers import GapAnswer
+
+Answers = Callable[[MachineSide, Any], Operation[Any]]
 
 
 def call_operation(engine: MachineSide, call: requests.MachineCall) -> Operation[Any]:
@@ -27,53 +30,33 @@ def call_operation(engine: MachineSide, call: requests.MachineCall) -> Operation
     return _ANSWERS[type(call)](engine, call)
 
 
-def _put(engine: MachineSide, call: requests.PutMachine) -> Operation[Any]:
-    return responses.put((yield from operations.put_machine_operation(engine, *call)))
+def _changed(respond: Callable[[Any], Any]) -> Answers:
+    """A change that is one request, which the call is."""
+
+    def answer(engine: MachineSide, call: Any) -> Operation[Any]:
+        return respond((yield from operations.change_operation(engine, call)))
+
+    return answer
 
 
-def _get_machine(engine: MachineSide, call: requests.GetMachine) -> Operation[Any]:
-    return responses.machine(
-        (yield from operations.get_machine_operation(engine, *call)), decode_content
-    )
+def _queried(query: Callable[[MachineStore, Any], Any], respond: Callable[[Any], Any]) -> Answers:
+    """A query of what is in memory."""
 
+    def answer(engine: MachineSide, call: Any) -> Operation[Any]:
+        result = yield from operations.query_operation(engine, lambda store: query(store, call))
+        return respond(result)
 
-def _list_machines(engine: MachineSide, _call: requests.ListMachines) -> Operation[Any]:
-    return responses.machines((yield from operations.list_machines_operation(engine)))
+    return answer
 
 
 def _draw(engine: MachineSide, call: requests.DrawMachine) -> Operation[Any]:
-    return (yield from operations.draw_operation(engine, *call))
-
-
-def _create(engine: MachineSide, call: requests.CreateInstance) -> Operation[Any]:
-    return responses.created((yield from operations.create_instance_operation(engine, call)))
+    return operations.draw_operation(engine, *call)
 
 
 def _get_instance(engine: MachineSide, call: requests.GetInstance) -> Operation[Any]:
     return responses.instance(
         (yield from operations.get_instance_operation(engine, *call)), decode_content
     )
-
-
-def _list_instances(engine: MachineSide, call: requests.ListInstances) -> Operation[Any]:
-    return responses.instances((yield from operations.list_instances_operation(engine, *call)))
-
-
-def _apply(engine: MachineSide, call: requests.ApplyEvent) -> Operation[Any]:
-    return responses.applied(
-        (yield from operations.apply_event_operation(engine, call)), decode_content
-    )
-
-
-def _delete(engine: MachineSide, call: requests.DeleteInstance) -> Operation[Any]:
-    done = yield from operations.delete_instance_operation(
-        engine, call.instance_id, call.idempotency_key
-    )
-    return responses.deleted(done)
-
-
-def _migrate(engine: MachineSide, call: requests.MigrateInstance) -> Operation[Any]:
-    return responses.migrated((yield from operations.migrate_instance_operation(engine, *call)))
 
 
 def _batch(engine: MachineSide, call: requests.Batch) -> Operation[Any]:
@@ -96,31 +79,28 @@ def _read_wal(engine: MachineSide, call: requests.ReadWal) -> Operation[Any]:
     return responses.entries(page, decode_content)
 
 
-def _wal_stats(engine: MachineSide, _call: requests.GetWalStats) -> Operation[Any]:
-    return responses.stats((yield from operations.wal_stats_operation(engine)))
-
-
-def _compact(engine: MachineSide, _call: requests.Compact) -> Operation[Any]:
-    return (yield from responses.compact_operation(engine))
-
-
-_ANSWERS: Final[dict[type, Callable[[MachineSide, Any], Operation[Any]]]] = {
-    requests.PutMachine: _put,
-    requests.GetMachine: _get_machine,
-    requests.ListMachines: _list_machines,
+_ANSWERS: Final[dict[type, Answers]] = {
+    requests.PutMachine: _changed(responses.put),
+    requests.GetMachine: _queried(
+        lambda store, call: store.get_machine(*call),
+        lambda version: responses.machine(version, decode_content),
+    ),
+    requests.ListMachines: _queried(lambda store, _: store.list_machines(), responses.machines),
     requests.DrawMachine: _draw,
-    requests.CreateInstance: _create,
+    requests.CreateInstance: _changed(responses.created),
     requests.GetInstance: _get_instance,
-    requests.ListInstances: _list_instances,
-    requests.ApplyEvent: _apply,
-    requests.DeleteInstance: _delete,
-    requests.MigrateInstance: _migrate,
+    requests.ListInstances: _queried(
+        lambda store, call: store.list_instances(*call), responses.instances
+    ),
+    requests.ApplyEvent: _changed(lambda done: responses.applied(done, decode_content)),
+    requests.DeleteInstance: _changed(responses.deleted),
+    requests.MigrateInstance: _changed(responses.migrated),
     requests.Batch: _batch,
     requests.ReadHistory: _history,
     requests.SnapshotInstance: _snapshot_instance,
     requests.ReadWal: _read_wal,
-    requests.GetWalStats: _wal_stats,
-    requests.Compact: _compact,
+    requests.GetWalStats: _queried(lambda store, _: store.wal_stats(), responses.stats),
+    requests.Compact: lambda engine, _: responses.compact_operation(engine),
 }
 
 

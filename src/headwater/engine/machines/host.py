@@ -11,9 +11,9 @@ from headwater.core.errors import ClosedError
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.transition_feeder import TransitionFeeder
-from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.maintenance.housekeeping import MaintenanceThread
+from headwater.engine.state.damage import CAUSES, Part
 from headwater.engine.state.engine_core import EngineCore
-from headwater.engine.state.parts import CAUSES, Part
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.format.machines.names import MACHINES_DIRECTORY
 

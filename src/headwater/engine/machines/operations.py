@@ -78,28 +78,6 @@ def _file_operation(path: PurePath, work: Callable[[], T]) -> Operation[T]:
 # -- machines
 
 
-def put_machine_operation(
-    engine: MachineSide, machine: str, version: int, definition: dict[str, Any], strict: bool = True
-) -> Operation[answers.MachinePut]:
-    return change_operation(engine, requests.PutMachine(machine, version, definition, strict))
-
-
-def get_machine_operation(
-    engine: MachineSide, machine: str, version: int | None
-) -> Operation[answers.MachineVersion]:
-    return (yield from query_operation(engine, lambda store: store.get_machine(machine, version)))
-
-
-def list_machines_operation(engine: MachineSide) -> Operation[list[answers.MachineVersions]]:
-    return (yield from query_operation(engine, MachineStore.list_machines))
-
-
-def counts_operation(
-    engine: MachineSide, sees: requests.Sees | None = None
-) -> Operation[MachineCounts]:
-    return (yield from query_operation(engine, lambda store: counts(store, sees)))
-
-
 def counts(store: MachineStore, sees: requests.Sees | None = None) -> MachineCounts:
     """Of all machines, or of those that `sees` allows."""
     machines, listing = store.tables.machines, store.tables.listing
@@ -151,12 +129,6 @@ def draw_operation(
 # -- instances
 
 
-def create_instance_operation(
-    engine: MachineSide, request: requests.CreateInstance
-) -> Operation[answers.Created]:
-    return change_operation(engine, request)
-
-
 def get_instance_operation(engine: MachineSide, instance_id: str) -> Operation[Instance]:
     """As it is committed; `doubtful` when damage may have taken something of it."""
     result, doubtful = yield from query_operation(engine, partial(_instance_and_doubt, instance_id))
@@ -174,34 +146,6 @@ def _doubted(result: Instance) -> Instance:
         result.updated_at, result.last_wal_offset, result.last_event_id, result.expires_at,
         doubtful=True,
     )  # fmt: skip
-
-
-def list_instances_operation(
-    engine: MachineSide, machine: str | None, state: str | None, limit: int, offset: int
-) -> Operation[answers.InstancesListed]:
-    return (
-        yield from query_operation(
-            engine, lambda store: store.list_instances(machine, state, limit, offset)
-        )
-    )
-
-
-def apply_event_operation(
-    engine: MachineSide, request: requests.ApplyEvent
-) -> Operation[answers.Applied]:
-    return change_operation(engine, request)
-
-
-def delete_instance_operation(
-    engine: MachineSide, instance_id: str, idempotency_key: str | None
-) -> Operation[answers.DeletedInstance]:
-    return change_operation(engine, requests.DeleteInstance(instance_id, idempotency_key))
-
-
-def migrate_instance_operation(
-    engine: MachineSide, instance_id: str, version: int, state_map: dict[str, str] | None
-) -> Operation[answers.Applied]:
-    return change_operation(engine, requests.MigrateInstance(instance_id, version, state_map))
 
 
 def batch_operation(
@@ -256,10 +200,6 @@ def read_wal_operation(
 
 def catch_up_operation(plan: CatchUpPlan) -> Operation[CaughtUp]:
     return (yield from _file_operation(plan.log.directory, plan.read))
-
-
-def wal_stats_operation(engine: MachineSide) -> Operation[answers.WalStats]:
-    return (yield from query_operation(engine, MachineStore.wal_stats))
 
 
 def compact_operation(engine: MachineSide) -> Operation[answers.Compacted]:

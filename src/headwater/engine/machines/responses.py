@@ -16,6 +16,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.machines import answers, operations
 from headwater.engine.machines.host import MachineSide
 from headwater.engine.machines.log_reader import History, InstanceHistoryEntry, WalPage
+from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watchers import TransitionEvent
 from headwater.engine.operation import Operation
 from headwater.format.machines.bodies import (
@@ -228,7 +229,7 @@ def stats(current: answers.WalStats) -> wire.WalStatsAnswer:
 def compact_operation(engine: MachineSide) -> Operation[wire.CompactedAnswer]:
     """Compact, and count what is there afterwards."""
     done = yield from operations.compact_operation(engine)
-    left = yield from operations.wal_stats_operation(engine)
+    left = yield from operations.query_operation(engine, MachineStore.wal_stats)
     snapshots = yield from operations.snapshot_count_operation(engine)
     return _compacted(done, snapshots, left.segment_count)
 

@@ -19,15 +19,11 @@ from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, PoisonedError
 from headwater.disk import DirectoryLock, Disk
 from headwater.engine.machines.answers import (
-    Applied,
     BatchDone,
     Compacted,
-    Created,
-    DeletedInstance,
     Flushed,
     InstancesListed,
     InstanceSnapshot,
-    MachinePut,
     MachineVersion,
     MachineVersions,
     WalStats,
@@ -55,7 +51,7 @@ from headwater.engine.machines.recovery import (
 from headwater.engine.machines.snapshots import SnapshotFiles
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, Watcher, Watchers
-from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.maintenance.housekeeping import MaintenanceThread
 from headwater.engine.owner import Owner, Pending
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.format.machines.names import (
@@ -206,11 +202,6 @@ class MachineStore:
 
     # -- machines
 
-    def put_machine(
-        self, name: str, version: int, definition: dict[str, Any]
-    ) -> Pending[MachinePut]:
-        return self.submit(requests.PutMachine(name, version, definition))
-
     def get_machine(self, name: str, version: int | None = None) -> MachineVersion:
         if version is not None:
             check_version(version)
@@ -224,19 +215,6 @@ class MachineStore:
         return [MachineVersions(name, sorted(machines[name])) for name in sorted(machines)]
 
     # -- instances
-
-    def create_instance(
-        self,
-        machine: str,
-        version: int | None = None,
-        instance_id: str | None = None,
-        context: dict[str, Any] | None = None,
-        idempotency_key: str | None = None,
-        ttl_ms: int | None = None,
-    ) -> Pending[Created]:
-        return self.submit(
-            requests.CreateInstance(machine, version, instance_id, context, idempotency_key, ttl_ms)
-        )
 
     def get_instance(self, instance_id: str) -> Instance:
         """As it is committed. `is_doubtful` is true when damage may have taken something of it."""
@@ -263,33 +241,6 @@ class MachineStore:
         ids, total = self.tables.listing.page(machine, state, offset, limit)
         instances = self.tables.instances
         return InstancesListed([instances[name] for name in ids], total, offset + len(ids) < total)
-
-    def apply_event(
-        self,
-        instance_id: str,
-        event: str,
-        payload: dict[str, Any] | None = None,
-        expected_state: str | None = None,
-        expected_wal_offset: int | None = None,
-        event_id: str | None = None,
-        idempotency_key: str | None = None,
-    ) -> Pending[Applied]:
-        return self.submit(
-            requests.ApplyEvent(
-                instance_id, event, payload, expected_state, expected_wal_offset, event_id,
-                idempotency_key,
-            )
-        )  # fmt: skip
-
-    def delete_instance(
-        self, instance_id: str, idempotency_key: str | None = None
-    ) -> Pending[DeletedInstance]:
-        return self.submit(requests.DeleteInstance(instance_id, idempotency_key))
-
-    def migrate_instance(
-        self, instance_id: str, version: int, state_map: dict[str, str] | None = None
-    ) -> Pending[Applied]:
-        return self.submit(requests.MigrateInstance(instance_id, version, state_map))
 
     def batch(
         self,

@@ -37,7 +37,7 @@ from headwater.engine.machines.positions import TRANSITIONS, fed_file
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.tables import EntryEffect
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent
-from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.maintenance.housekeeping import MaintenanceThread
 from headwater.engine.topics.operations import (
     append_encoded_operation,
     create_operation,

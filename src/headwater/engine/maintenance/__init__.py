@@ -1,7 +1,7 @@
 """Maintenance: file work that no caller waits for.
 
-One thread (`thread`) runs a round (`housekeeping`) when woken and at every interval; the machines
-and Kafka's log have a thread of the same class for their own rounds. A round decides as the
+One thread runs a round (`housekeeping`) when woken and at every interval; the machines and Kafka's
+log have a thread of the same class for their own rounds. A round decides as the
 owner, works on files without it, and hands the results back. A failure is kept for readiness and
 tried again in the next round; one topic's failure stops no other topic (I6), and a full disk is a
 state in which the round still gives space back (I12).

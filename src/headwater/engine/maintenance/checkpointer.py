@@ -14,10 +14,11 @@ from functools import partial
 from itertools import chain
 from typing import Final
 
-from headwater.core.arrays import NDArray, numpy
+from headwater.core.arrays import NDArray, load_arrays, numpy
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.core.units import MIB
+from headwater.engine.owner import call_in_slices
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import TailChunk, Topic
 from headwater.format.control_frames import (
@@ -31,8 +32,9 @@ from headwater.store.segment import Segment
 from headwater.wal.sharded import shard_of
 from headwater.wal.ticket import Ticket
 
-RUN_BYTES_MAX: Final = 16 * MIB
-"""How much is turned into segment bytes at once: bounds memory and time under the lock."""
+RUN_BYTES_MAX: Final = 4 * MIB
+"""How much is turned into segment bytes and synced at once: bounds memory, and how long a sync of
+the log waits behind it."""
 
 SLICE_BYTES_MAX: Final = MIB // 4
 """How much of it is joined at once: joining keeps other threads from running."""
@@ -77,14 +79,29 @@ class Checkpointer:
 
     def run(self, *, full: bool) -> Cut:
         """One checkpoint, on the maintenance thread. A full one takes everything published."""
-        cut = self._core.owner.call(lambda: self._cut(full=full))
+        cut, topics = self._core.owner.call(lambda: self._cut(full=full))
+        self._add_jobs(cut, topics)
         self._carry_out(cut)
         return cut
 
     def checkpoint(self, topics: Iterable[Topic]) -> None:
         """A checkpoint of these topics alone."""
-        jobs = self._core.owner.call(lambda: [self._job(topic) for topic in topics])
-        self._carry_out(Cut(jobs, [], is_full=False))
+        cut = Cut([], [], is_full=False)
+        self._add_jobs(cut, topics)
+        self._carry_out(cut)
+
+    def _add_jobs(self, cut: Cut, topics: Iterable[Topic]) -> None:
+        """What takes effect after the cut and before a topic's turn goes along with it."""
+
+        def jobs() -> Iterator[None]:
+            for topic in topics:
+                if not topic.dropped:
+                    cut.jobs.append(self._job(topic))
+                    yield
+
+        if topics:
+            load_arrays()  # here, where no request waits for it
+        call_in_slices(self._core.owner, self._core.clock, jobs())
 
     def _carry_out(self, cut: Cut) -> None:
         core = self._core
@@ -104,7 +121,7 @@ class Checkpointer:
                     marked.append(job)
                 else:
                     _take_back(job, error)
-            core.owner.call(lambda: self._finish(marked))
+            call_in_slices(core.owner, core.clock, self._finish(marked))
             first_error = next(iter(refused.values()), first_error)
         if first_error is not None:
             raise first_error
@@ -130,16 +147,16 @@ class Checkpointer:
                 written.append(job)
         return written, full or first_error
 
-    def _cut(self, *, full: bool) -> Cut:
+    def _cut(self, *, full: bool) -> tuple[Cut, list[Topic]]:
         core = self._core
         least = 1 if full else core.settings.checkpoint_tail_bytes
-        jobs = []
+        topics = []
         for topic in list(core.dirty.values()):
             if topic.dropped:
                 core.dirty.pop(topic.topic_id, None)
             elif full or topic.tail_bytes >= least:
-                jobs.append(self._job(topic))
-        return Cut(jobs, [shard.published_frame for shard in core.shards], full)
+                topics.append(topic)
+        return Cut([], [shard.published_frame for shard in core.shards], full), topics
 
     def _job(self, topic: Topic) -> TopicJob:
         log = topic.log
@@ -253,10 +270,12 @@ class Checkpointer:
                 refused[shard] = error
         return refused
 
-    def _finish(self, jobs: Iterable[TopicJob]) -> None:
+    def _finish(self, jobs: Iterable[TopicJob]) -> Iterator[None]:
         for job in jobs:
             if not job.topic.dropped:
                 self._checkpointed(job)
+                yield
+                yield from self._keep_in_cache(job)
         self._core.counters.checkpoints += 1
 
     def _checkpointed(self, job: TopicJob) -> None:
@@ -270,17 +289,25 @@ class Checkpointer:
         topic.checkpointed_seq = max(topic.checkpointed_seq, job.last_seq)
         topic.durable_earliest = job.earliest_seq
         core.reclaim[topic.topic_id] = topic
-        for chunk in job.chunks:
-            if topic.tail.first_seq is not None and chunk.first_seq >= topic.tail.first_seq:
-                topic.tail_bytes -= len(chunk.buffer)
-                core.tail_bytes -= len(chunk.buffer)
-                core.cache.keep(topic.tail, chunk)
+        if topic.tail.first_seq is not None:
+            first_seq = topic.tail.first_seq
+            size = sum([len(each.buffer) for each in job.chunks if each.first_seq >= first_seq])
+            topic.tail_bytes -= size
+            core.tail_bytes -= size
         if topic.tail_bytes == 0 and not topic.unflagged:
             core.dirty.pop(topic.topic_id, None)
         topic.meta = None
         if topic.inbound is not None:
             topic.inbound.flushed(job.last_seq)
             topic.inbound.marked(job.marks)
+
+    def _keep_in_cache(self, job: TopicJob) -> Iterator[None]:
+        """Thousands of chunks, where each has one write: readers get their turn in between."""
+        tail, cache = job.topic.tail, self._core.cache
+        for chunk in job.chunks:
+            if tail.first_seq is not None and chunk.first_seq >= tail.first_seq:
+                cache.keep(tail, chunk)
+                yield
 
 
 def _remember_deletes(job: TopicJob) -> None:

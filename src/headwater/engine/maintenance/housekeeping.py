@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import islice
 from typing import Final
 
 import msgspec
 
+from headwater.core.clock import Clock, Doorbell
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
 from headwater.engine.maintenance.checkpointer import Checkpointer
 from headwater.engine.maintenance.reclaimer import Reclaimer
 from headwater.engine.maintenance.snapshotter import Snapshotter
-from headwater.engine.start.losses import RecoveryNotes
+from headwater.engine.owner import call_in_slices
+from headwater.engine.start.topic_recovery import RecoveryNotes
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
@@ -32,6 +34,46 @@ CHECKS_PER_ROUND: Final = 256
 """How many directories are listed in a round: bounds how long the round takes."""
 KEYS_INTERVAL_US: Final = 60 * US_PER_S
 """How often keys of writes are checked for expiry, topic by topic. Writes check their own."""
+
+
+class MaintenanceThread:
+    """File work that no caller waits for: `work` runs when woken and at every interval. The thread
+    itself never touches domain state."""
+
+    def __init__(self, clock: Clock, interval_ms: int, work: Callable[[], None]) -> None:
+        self._clock = clock
+        self._interval_us = interval_ms * 1_000
+        self._work = work
+        self._doorbell = Doorbell()
+        self._stopping = False
+        self.error: Exception | None = None
+        """What the last round failed with; None after a good one."""
+        self._thread = threading.Thread(target=self._run, name="headwater-maintenance", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        self._doorbell.ring()
+
+    def stop(self) -> None:
+        self._stopping = True
+        self._doorbell.ring()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._clock.wait(self._doorbell, self._clock.monotonic_us() + self._interval_us)
+            if self._stopping:
+                return
+            try:
+                self._work()
+                self.error = None
+            except Exception as error:
+                # A full or failing disk, or a bug: what is in the log is safe, try again next time.
+                # Without this thread the log would grow until the disk is full.
+                self.error = error
 
 
 class BackgroundLoader:
@@ -130,7 +172,7 @@ class Housekeeping:
         with self._turn:
             with core.waits.activity("loading of a topic"):
                 unreadable = self._unasked.load_one()
-            core.owner.call(self._sweep)
+            call_in_slices(core.owner, core.clock, self._sweep())
             if core.settings.total_bytes_max:
                 core.owner.call(self._count_bytes)
             try:
@@ -221,17 +263,18 @@ class Housekeeping:
                 core.ceilings.restore(topic.topic_id, head)
                 self._topics.touched(topic)
 
-    def _sweep(self) -> None:
+    def _sweep(self) -> Iterator[None]:
         for topic in list(self._core.expiring.values()):
             if topic.loaded and not topic.dropped:
                 self._topics.evict(topic)
-        self._topics.persist_floors()
+                yield
+        yield from self._topics.persist_floors()
         now_us = self._core.clock.monotonic_us()
         if now_us - self._keys_at_us >= KEYS_INTERVAL_US:
             self._keys_at_us = now_us
-            self._forget_keys()
+            yield from self._forget_keys()
 
-    def _forget_keys(self) -> None:
+    def _forget_keys(self) -> Iterator[None]:
         """Keys of writes whose time is over, also where no client writes any more."""
         now = self._core.clock.wall_ms()
         for topic in list(self._core.keyed.values()):
@@ -241,7 +284,8 @@ class Housekeeping:
                 kept = tuple(key for key in topic.meta.keys if now < key.expires_ts)
                 topic.meta = msgspec.structs.replace(topic.meta, keys=kept)
             if not len(keys):
-                del self._core.keyed[topic.topic_id]
+                self._core.keyed.pop(topic.topic_id, None)
+            yield
 
     def _count_bytes(self) -> None:
         """Deletes, evictions and drops make room; between two counts only writes are added, each

@@ -13,6 +13,7 @@ from functools import partial
 from itertools import chain
 
 from headwater.core.errors import DamageError, HeadwaterError
+from headwater.engine.owner import call_in_slices
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
@@ -119,7 +120,10 @@ class Reclaimer:
         remove_dropped(core.disk, topics, topic_id, core.cold_store_of(topic_id))
 
     def _work_of_all(self) -> Iterator[ReclaimTask]:
-        for work_of in self._core.owner.call(self._decide):
+        core = self._core
+        chosen: list[TopicWork] = []
+        call_in_slices(core.owner, core.clock, self._decide(chosen))
+        for work_of in chosen:
             yield from self._tasks_for(work_of)
 
     def _tasks_for(self, work_of: TopicWork) -> Iterator[ReclaimTask]:
@@ -151,9 +155,8 @@ class Reclaimer:
             topic.segments = [*drops, *topic.segments]
             self._core.reclaim[topic.topic_id] = topic
 
-    def _decide(self) -> list[TopicWork]:
+    def _decide(self, chosen: list[TopicWork]) -> Iterator[None]:
         core = self._core
-        chosen = []
         now = core.clock.wall_ms()
         for topic in list(core.reclaim.values()):
             if topic.dropped or not topic.loaded:
@@ -163,8 +166,8 @@ class Reclaimer:
                 chosen.append(work_of)
             active = topic.active_segment
             if active is None:
-                del core.reclaim[topic.topic_id]  # nothing left that time alone could change
-        return chosen
+                core.reclaim.pop(topic.topic_id, None)  # nothing left that time alone could change
+            yield
 
     def _work_of(self, topic: Topic, now: int) -> TopicWork:
         core = self._core

@@ -6,9 +6,11 @@ newest turn out unreadable, the one before and the log still have everything (I7
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 
 from headwater.disk import replace_file, sync_names
+from headwater.engine.owner import call_in_slices
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
 from headwater.format.control_frames import QueueMeta
@@ -40,6 +42,7 @@ class Snapshotter:
     def write(self, covered: list[int]) -> None:
         """On the maintenance thread, after a full checkpoint of frames up to `covered`."""
         core = self._core
+        call_in_slices(core.owner, core.clock, self._describe_topics())
         snapshot = core.owner.call(lambda: self._take(covered))
         try:
             self._store(snapshot)
@@ -58,6 +61,13 @@ class Snapshotter:
         path = directory / snapshot_name(snapshot.number)
         replace_file(core.disk, path, encode_snapshot(snapshot))
         self._remove_old(snapshot.number)
+
+    def _describe_topics(self) -> Iterator[None]:
+        """What is known of each is made ahead; the snapshot makes again what changes meanwhile."""
+        for topic in list(self._core.registry):
+            if topic.creation is None and topic.meta is None and not topic.dropped:
+                topic_meta(self._core, topic)
+                yield
 
     def _take(self, covered: list[int]) -> Snapshot:
         core = self._core

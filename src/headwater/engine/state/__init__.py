@@ -10,7 +10,7 @@ log, counters, and which topics have work to do. From it everything else is reac
 - `router_table`: all routers by name and number;
 - `retention_holds`: the consumers that need old log. Nothing that they hold is deleted, and a hold
   that gives way to its limit says so (I9);
-- `damage_ledger` and `parts`: what cannot be served, and why (I5, I6). Any thread may add to them.
+- `damage`: what cannot be served, and why (I5, I6). Any thread may add to it.
 
 Start reading with `topic`, then `engine_core`.
 """

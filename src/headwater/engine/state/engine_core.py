@@ -15,8 +15,7 @@ from headwater.core.errors import ClosedError
 from headwater.disk import Disk
 from headwater.engine.owner import Owner
 from headwater.engine.partition import Wakeup
-from headwater.engine.state.damage_ledger import DamageLedger
-from headwater.engine.state.parts import Parts
+from headwater.engine.state.damage import DamageLedger, Parts
 from headwater.engine.state.retention_holds import RetentionHolds
 from headwater.engine.state.router_table import RouterTable
 from headwater.engine.state.topic import Registry, TailCache, TailChunk, Topic, TopicStore
@@ -53,6 +52,11 @@ class EngineCounters:
     snapshots: int = 0
     bad_frames: int = 0
     """Damaged frames met in segments; never served."""
+
+    @property
+    def requests(self) -> int:
+        """Counts up with everything that clients do to topics."""
+        return self.appends + self.reads
 
 
 @dataclass(slots=True)

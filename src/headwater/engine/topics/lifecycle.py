@@ -394,14 +394,16 @@ class Topics:
         self._core.keep_in_tail(topic, chunk, logged=logged)
         self._core.shed(topic)  # where nothing is alive before them, no read will need them
 
-    def persist_floors(self) -> None:
-        """Write floors that moved to the log; they are folded into the next checkpoint too."""
+    def persist_floors(self) -> Iterator[None]:
+        """Write floors that moved to the log, topic by topic; they are folded into the next
+        checkpoint too."""
         moved, self._core.moved = self._core.moved, {}
         for topic in moved.values():
             if not topic.dropped and topic.is_logged:
                 change = Change(lambda: True)
                 body = self.watermark(topic)
                 self.submit(topic, body, change, durability=Durability.MEMORY, flush_first=False)
+                yield
 
     def watermark(self, topic: Topic) -> bytes:
         log = topic.log

@@ -188,7 +188,7 @@ def deletion_operation(
     for router in topic.outbound:
         # What is deleted here and was copied stays copied.
         yield Answered(partial(engine.routers.flush_copies, router.dest))
-    deleted: Deleted = yield Answered(lambda: engine.delete(topic, before_seq, matcher))
+    deleted: Deleted = yield Answered(lambda: engine.topics.delete(topic, before_seq, matcher))
     return deleted
 
 
@@ -204,7 +204,7 @@ def drop_operation(
         for router in outbound:
             # What was copied stays when its source is gone.
             yield Answered(partial(engine.routers.flush_copies, router.dest))
-        removed: list[str] = yield Answered(lambda: engine.drop(topic, if_empty=if_empty))
+        removed: list[str] = yield Answered(lambda: engine.topics.drop(topic, if_empty=if_empty))
     except BaseException:
         engine.core.owner.post(lambda: engine.routers.go_on(outbound))
         raise
@@ -392,7 +392,7 @@ def _create(engine: TopicEngine, name: str, settings: Mapping[str, Any]) -> Chan
     """The answer is the topic itself while another caller is changing its settings."""
     topic = engine.find(name)
     if topic is None or _may_configure(topic):
-        return engine.create(name, settings)
+        return engine.topics.create(name, settings)
     change = Change(lambda: topic)
     change.result = topic
     return change

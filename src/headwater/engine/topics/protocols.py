@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from headwater.core.results import Deleted
 from headwater.engine.operation import Operation
-from headwater.engine.owner import Change, Pending
+from headwater.engine.owner import Pending
 from headwater.engine.partition import Partition
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Router, Topic
@@ -83,11 +83,3 @@ class TopicEngine(PartitionSpace, Protocol):
     def find(self, name: str) -> Topic | None: ...
 
     def topic(self, name: str) -> Topic: ...
-
-    def create(self, name: str, settings: Mapping[str, Any]) -> Change: ...
-
-    def delete(
-        self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None
-    ) -> Pending[Any]: ...
-
-    def drop(self, topic: Topic, *, if_empty: bool = False) -> Change: ...

@@ -2,17 +2,19 @@
 
 `handlers` answers the probes: `/v0/health` says that the process lives, `/v0/ready` that requests
 will be served, with the parts of the directory that could not be opened. `status` is the server at
-a glance for the dashboard; what it costs does not grow with the number of topics. `trace` has what
-writes waited for, where that was long.
+a glance for the dashboard; what it costs does not grow with the number of topics. The trace has
+what writes waited for, where that was long.
 
 Four watches turn states into log lines, each change once: a round of maintenance failed; a log is
-full, poisoned or takes writes again; entering and leaving the rungs of the governor (`watches`);
-and records that cannot be read, by topic and file (`damage`).
+full, poisoned or takes writes again; records cannot be read, by topic and file; entering and
+leaving the rungs of the governor (`watches`). `damage` has the same for answers and metrics.
 `App.check_deadlines` runs the first three every half second; the governor has its own timer of 100
 ms, which also resumes delivery.
 
 `overview.Overview` is what the handlers are given: the server as a whole. It sums over
 topics, so many of them a sample.
+
+`garbage` says when Python looks for garbage among what has lived long: when no request waits.
 
 `retention` lists who holds old parts of a log, and the gaps that consumers got.
 

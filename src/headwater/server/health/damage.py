@@ -1,4 +1,4 @@
-"""How the server reports damage: a log line for each damaged range, readiness, status and metrics.
+"""How the server reports damage in readiness, status and metrics; `watches` has its log lines.
 
 Readers get a tombstone or an error. This is for operators.
 """
@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, Final
 
-from headwater.engine.state.damage_ledger import DamagedRange, DamageLedger
-from headwater.observe.logs import Logger
+from headwater.engine.state.damage import DamageLedger
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.backend import Backend
 from headwater.wire.status_answers import DamageSeen, PlaceSeen
@@ -83,37 +82,3 @@ def damaged_records(backend: Backend, key: ApiKey) -> Counter[str]:
 
 def _may_see(key: ApiKey, topic: str, organisation: int | None) -> bool:
     return key.may_name(topic) and organisation in (None, key.organisation)
-
-
-class DamageWatch:
-    """Logs each damaged range once."""
-
-    def __init__(self, backend: Backend, log: Logger) -> None:
-        self._backend = backend
-        self._log = log
-        self._overflow_logged: set[int] = set()
-
-    def check(self) -> None:
-        for number, ledger in enumerate(ledgers_of(self._backend)):
-            for entry in ledger.take_new():
-                self._report(entry)
-            if ledger.overflowed and number not in self._overflow_logged:
-                self._overflow_logged.add(number)
-                self._log.error(
-                    "there is more damage than the list holds; run headwater verify",
-                    listed=len(ledger.ranges),
-                )
-
-    def _report(self, entry: DamagedRange) -> None:
-        say = self._log.warning if entry.repaired else self._log.error
-        say(
-            "a damaged index entry was read again from its data"
-            if entry.repaired
-            else "damaged records are not served; readers get a tombstone or an error",
-            topic=entry.topic,
-            path=entry.path,
-            offset=entry.offset,
-            first_seq=entry.first_seq,
-            last_seq=entry.last_seq,
-            reason=entry.reason,
-        )

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 from typing import Final
 
+import msgspec
+
 from headwater.core.errors import HeadwaterError
+from headwater.core.limits import INTEGER_MAX
 from headwater.core.version import __version__
 from headwater.server.access.access import Access
 from headwater.server.access.keys import ANONYMOUS, ApiKey, Scope
+from headwater.server.backend import Backend
 from headwater.server.health.damage import damage_seen, ledgers_of, parts_seen
 from headwater.server.health.overview import Overview
 from headwater.server.health.retention import gaps_in_brief
 from headwater.server.health.status import status
-from headwater.server.health.trace import trace
 from headwater.server.health.watches import poison_of, state_of
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import Parameter, Route
-from headwater.server.http.topic_handlers import answer
+from headwater.server.http.topic_handlers import answer, number
 from headwater.wire.http_errors import HttpError
 from headwater.wire.status_answers import StatusAnswer, TraceAnswer
+
+
+def trace(backend: Backend, exchange: Exchange) -> None:
+    after = number(exchange, "after", 0, 0, INTEGER_MAX)
+    answer(exchange, 200, msgspec.structs.asdict(backend.engine.core.waits.trace(after)))
 
 
 def health(overview: Overview, exchange: Exchange) -> None:

@@ -1,5 +1,5 @@
 """What the server's own log says of its state: logs that stop taking writes, maintenance that
-fails, and the rungs of the pressure governor, which has its clock here.
+fails, damaged records, and the rungs of the pressure governor, which has its clock here.
 
 The logs are that of the topics, that of the machines, Kafka's. A server is as healthy as the worst
 of them.
@@ -16,9 +16,11 @@ from headwater.core.errors import PoisonedError
 from headwater.core.units import US_PER_S
 from headwater.engine.metrics import engine_shards, state_name
 from headwater.engine.pressure import PressureControl
+from headwater.engine.state.damage import DamagedRange
 from headwater.model.pressure import SAMPLE_US, Rung, RungChange
 from headwater.observe.logs import Logger
 from headwater.server.backend import Backend
+from headwater.server.health.damage import ledgers_of
 from headwater.server.streams.delivery import Delivery
 from headwater.wal.committer import LogState
 from headwater.wal.shard import Shard
@@ -148,3 +150,37 @@ class PressureWatch:
 def rung_meaning(rung: Rung) -> str:
     """What happens while a rung is in force."""
     return _MEANS[rung][1]
+
+
+class DamageWatch:
+    """Logs each damaged range once."""
+
+    def __init__(self, backend: Backend, log: Logger) -> None:
+        self._backend = backend
+        self._log = log
+        self._overflow_logged: set[int] = set()
+
+    def check(self) -> None:
+        for number, ledger in enumerate(ledgers_of(self._backend)):
+            for entry in ledger.take_new():
+                self._report(entry)
+            if ledger.overflowed and number not in self._overflow_logged:
+                self._overflow_logged.add(number)
+                self._log.error(
+                    "there is more damage than the list holds; run headwater verify",
+                    listed=len(ledger.ranges),
+                )
+
+    def _report(self, entry: DamagedRange) -> None:
+        say = self._log.warning if entry.repaired else self._log.error
+        say(
+            "a damaged index entry was read again from its data"
+            if entry.repaired
+            else "damaged records are not served; readers get a tombstone or an error",
+            topic=entry.topic,
+            path=entry.path,
+            offset=entry.offset,
+            first_seq=entry.first_seq,
+            last_seq=entry.last_seq,
+            reason=entry.reason,
+        )

@@ -20,7 +20,7 @@ from headwater.core.clock import Clock
 from headwater.core.errors import AccessError
 from headwater.disk import Disk
 from headwater.engine.async_database import AsyncDatabase
-from headwater.engine.state.parts import CAUSES, Part
+from headwater.engine.state.damage import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.server.connection import Ports
 from headwater.server.kafka.users import Users

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.core import limits
 from headwater.engine.kafka.topics import TOPIC_NAME
-from headwater.engine.state.parts import Part
+from headwater.engine.state.damage import Part
 from headwater.format.kafka.names import partition_name
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.backend import Backend

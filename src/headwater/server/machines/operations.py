@@ -172,25 +172,24 @@ def put_machine(
     definition: dict[str, Any],
     *,
     strict: bool = True,
-) -> Operation[wire.MachinePutAnswer]:
+) -> Work[wire.MachinePutAnswer]:
     key.require_name(machine)
-    made = yield from engine_operations.put_machine_operation(
-        engine, machine, version, definition, strict
-    )
-    return responses.put(made)
+    request = requests.PutMachine(machine, version, definition, strict)
+    return _change(engine, key, request, responses.put)
 
 
 def get_machine(
     engine: Engine, key: ApiKey, machine: str, version: int | None
 ) -> Operation[wire.MachineAnswer]:
     key.require_name(machine)
-    return responses.machine(
-        (yield from engine_operations.get_machine_operation(engine, machine, version))
+    defined = yield from engine_operations.query_operation(
+        engine, lambda store: store.get_machine(machine, version)
     )
+    return responses.machine(defined)
 
 
 def list_machines(engine: Engine, key: ApiKey) -> Operation[wire.MachineListAnswer]:
-    listed = yield from engine_operations.list_machines_operation(engine)
+    listed = yield from engine_operations.query_operation(engine, MachineStore.list_machines)
     return responses.machines([each for each in listed if key.may_name(each.machine)])
 
 
@@ -230,8 +229,9 @@ def list_instances(
     engine: Engine, key: ApiKey, wanted: ListInstancesParams
 ) -> Operation[wire.InstanceListAnswer]:
     require_named_machines(key, None if wanted.machine is None else [wanted.machine])
-    listed = yield from engine_operations.list_instances_operation(
-        engine, wanted.machine, wanted.state, nearest_limit(wanted.limit), wanted.offset or 0
+    limit, offset = nearest_limit(wanted.limit), wanted.offset or 0
+    listed = yield from engine_operations.query_operation(
+        engine, lambda store: store.list_instances(wanted.machine, wanted.state, limit, offset)
     )
     return own_answer(key, responses.instances(listed))
 
@@ -316,7 +316,8 @@ def read_wal(
 def wal_stats(engine: Engine, key: ApiKey) -> Operation[wire.WalStatsAnswer]:
     """A key with prefixes gets what every answer has: where the log ends and whether it is
     healthy. How much is in it says something about other keys."""
-    whole = responses.stats((yield from engine_operations.wal_stats_operation(engine)))
+    stats = yield from engine_operations.query_operation(engine, MachineStore.wal_stats)
+    whole = responses.stats(stats)
     if not key.prefixes:
         return whole
     return wire.WalStatsAnswer(

@@ -44,7 +44,7 @@ from headwater.engine.machines.positions import (
 )
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, Watcher
-from headwater.engine.state.parts import Part
+from headwater.engine.state.damage import Part
 from headwater.engine.state.retention_holds import Hold, RetentionHolds
 from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, global_offset
 from headwater.model.machines.definition import check_machine_name

@@ -15,6 +15,7 @@ from headwater.core.units import US_PER_S
 from headwater.core.version import __version__
 from headwater.engine.machines import operations as engine_operations
 from headwater.engine.machines.responses import with_records
+from headwater.engine.machines.store import MachineStore
 from headwater.engine.operation import Operation, Work
 from headwater.model.machines.errors import bad_request
 from headwater.server.access.keys import ApiKey, Scope
@@ -182,10 +183,13 @@ def _of_machines(make: Callable[..., Work[Any]]) -> Run:
 def _info(connection: RcpxCaller, _params: requests.NoParams) -> Operation[Result]:
     endpoint = connection.endpoint
     engine = endpoint.backend.engine
-    stats = yield from engine_operations.wal_stats_operation(engine)
+    stats = yield from engine_operations.query_operation(engine, MachineStore.wal_stats)
     key = connection.key
     assert key is not None
-    counts = yield from engine_operations.counts_operation(engine, machines.sees_of(key))
+    sees = machines.sees_of(key)
+    counts = yield from engine_operations.query_operation(
+        engine, lambda store: engine_operations.counts(store, sees)
+    )
     whole = not key.prefixes  # others' connections and entries are none of a tenant's business
     body = {
         "server_name": "headwater",

@@ -8,18 +8,18 @@ notebook and spark-submit show the same report.
   files, tables or a Kafka topic (`origins`, `kafka_origin`) into a topic, through the sink or with
   `straight` as segments of a new one (`new_topic`).
 - `verify` checks every byte of a data directory (`directory_scan`); `compact` rewrites segments of
-  the cold tier (`compact_segments`); `checkpoint` turns log files into the segments of a new
+  the cold tier; `checkpoint` turns log files into the segments of a new
   directory: it scans the log files (`log_scan`, `log_files`), replays each topic (`topic_replay`),
   plans its segments (`segment_plan`) and writes each by itself (`segment_writer`).
 - `machine_replay` turns the machines' log (`machine_log`) into a table of instances and compares it
   with a live store (`machine_check`).
 
-The driver runs `run`; executors run pure functions over independent items (`task_map`) or Arrow
-batches of a data frame. `task_progress` reports how many tasks are done.
+The driver runs `run`; executors run pure functions over independent items (`SparkMap`) or Arrow
+batches of a data frame.
 
 Promises: a job that is killed or run twice does no harm, because files appear under their names
 whole and what makes them count is written last; a job that writes files of a data directory holds
-its lock (`log_directories.owned`, `new_topic.stopped`); `verify` changes nothing. Damage in a file
+its lock (`log_directories.owned`); `verify` changes nothing. Damage in a file
 ends a job with file and offset.
 
 Start reading in `job`, then in the module of the job.

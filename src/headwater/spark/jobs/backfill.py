@@ -17,11 +17,10 @@ from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.format.checksum import checksum64
-from headwater.spark.jobs.job import NoProgress, Place, Progress, Report
+from headwater.spark.jobs.job import NoProgress, Place, Progress, Report, tasks_shown
 from headwater.spark.jobs.kafka_origin import parse_kafka_origin
 from headwater.spark.jobs.origins import BLOCK, CARRIED, DATA, FILE, Origin, read_origin
 from headwater.spark.jobs.row_inspection import RowInspection, UnfitRow, inspect_rows
-from headwater.spark.jobs.task_progress import tasks_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -27,8 +27,8 @@ from headwater.recovery.topics.survey import ShardSurvey, find_shard_directories
 from headwater.recovery.topics.table import FileVerdict
 from headwater.spark.jobs.checkpoint_workers import Chosen, Workers
 from headwater.spark.jobs.log_directories import JobLog
-from headwater.spark.jobs.log_files import Covered, FileJob, GivenGroups, covered_by
-from headwater.spark.jobs.log_scan import Noted, ScanResult, read_log
+from headwater.spark.jobs.log_files import Covered, FileJob, GivenGroups, ScannedFile, covered_by
+from headwater.spark.jobs.log_scan import Noted, read_log
 
 
 @dataclass(slots=True)
@@ -76,7 +76,7 @@ def read_logs(disk: Disk, logs: Sequence[JobLog], workers: Workers, now_ms: int)
 
 
 def _routers_at_rest(
-    snapshot: Snapshot | None, catalog: Catalog, results: Sequence[ScanResult]
+    snapshot: Snapshot | None, catalog: Catalog, results: Sequence[ScannedFile]
 ) -> tuple[RouterMeta, ...]:
     """The routers as the snapshot knows them, if the log knows nothing newer."""
     metas = {} if snapshot is None else {meta.router_id: meta for meta in snapshot.routers}
@@ -119,7 +119,7 @@ class _LogSetReader:
     log_only: bool
     now_ms: int
     files: list[_LogFile] = field(default_factory=list)
-    results: list[ScanResult] = field(default_factory=list)
+    results: list[ScannedFile] = field(default_factory=list)
     notes: list[Noted] = field(default_factory=list)
     _labels: dict[PurePath, int] = field(default_factory=dict)
     _writers: dict[tuple[str, int], tuple[int, PurePath]] = field(default_factory=dict)

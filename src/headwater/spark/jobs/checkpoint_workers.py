@@ -7,7 +7,7 @@ is large: where every record lies. What comes back is small: what was found, pla
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Protocol
@@ -15,9 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from headwater.core.units import MIB
 from headwater.disk import PosixDisk
 from headwater.format.snapshot import TopicMeta
-from headwater.recovery.topics.catalog import TopicNotes
-from headwater.recovery.topics.parallel_survey import FileSurvey
-from headwater.spark.jobs.log_files import FileJob, LoggedRows, Order, ScannedFile, scan_log_file
+from headwater.spark.jobs.log_files import FileJob, LoggedRows, ScannedFile, scan_log_file
 from headwater.spark.jobs.segment_plan import PlanTask, SegmentItem, TopicPlan, plan_topic
 from headwater.spark.jobs.segment_writer import Written, write_segment
 from headwater.spark.jobs.topic_replay import Counts
@@ -35,21 +33,6 @@ Chosen = Mapping[tuple[int, int], int]
 
 
 @dataclass(frozen=True, slots=True)
-class FileSummary:
-    """What the scan of one file gives; its rows stay where they are."""
-
-    survey: FileSurvey
-    notes: list[tuple[Order, dict[int, TopicNotes]]]
-    ends_in_zeros: bool
-    routing: bool
-    router_marks: dict[int, int]
-
-    @classmethod
-    def of(cls, file: ScannedFile) -> FileSummary:
-        return cls(file.survey, file.notes, file.ends_in_zeros, file.routing, file.router_marks)
-
-
-@dataclass(frozen=True, slots=True)
 class Planned:
     """What is to be written of one topic; the items stay where they are."""
 
@@ -60,8 +43,8 @@ class Planned:
 
 
 class Workers(Protocol):
-    def scan(self, jobs: Sequence[FileJob]) -> list[FileSummary]:
-        """Scan files. May be called several times; the rows of all of them are kept."""
+    def scan(self, jobs: Sequence[FileJob]) -> list[ScannedFile]:
+        """Scan files. May be called several times; the rows of all of them stay where they are."""
 
     def plan(self, tasks: Sequence[PlanTask], chosen: Chosen) -> list[Planned]:
         """Plan topics from the rows of the files that were chosen."""
@@ -83,12 +66,12 @@ class SparkWorkers:
         self._segments = 0
         self._bytes = 0
 
-    def scan(self, jobs: Sequence[FileJob]) -> list[FileSummary]:
+    def scan(self, jobs: Sequence[FileJob]) -> list[ScannedFile]:
         if not jobs:
             return []
         scanned = self._context.parallelize(jobs, len(jobs)).map(_scan).persist(self._kept)
         self._scanned.append(scanned)
-        return scanned.map(FileSummary.of).collect()
+        return scanned.map(without_rows).collect()
 
     def plan(self, tasks: Sequence[PlanTask], chosen: Chosen) -> list[Planned]:
         context = self._context
@@ -122,6 +105,10 @@ def rows_of(chosen: Chosen, file: ScannedFile) -> Iterator[tuple[int, LoggedRows
         if log is not None:
             rows.order = rows.order._replace(log=log)
             yield rows.topic_id, rows
+
+
+def without_rows(file: ScannedFile) -> ScannedFile:
+    return replace(file, rows=[])
 
 
 def planned_of(plan: TopicPlan) -> Planned:

@@ -7,7 +7,7 @@ through Headwater's own Kafka port. No connector for the JVM is needed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,6 +18,8 @@ from headwater.client.bridge.addresses import Cluster
 from headwater.core.errors import InvalidRequestError, RequestError
 from headwater.format.frame import FrameFlag
 from headwater.format.kafka.mapping import to_native
+from headwater.spark.jobs.job import read_items
+from headwater.spark.runtime.arrow_schema import in_batches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
 SCHEMES: Final = ("kafka://", "kafkas://")
 RANGE_RECORDS: Final = 500_000
 """So many records of a partition at most are one task's."""
-_BATCH_ROWS: Final = 4_096
 _ENDS: Final = "ends="
 _ROWS: Final = pa.schema(
     [
@@ -37,10 +38,6 @@ _ROWS: Final = pa.schema(
         ("$block", pa.int64()),
         ("$unfit", pa.string()),
     ]
-)
-_ROWS_DDL: Final = (
-    "data string, tag string, node string, meta string, `$file` string, `$block` bigint, "
-    "`$unfit` string"
 )
 _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
@@ -122,33 +119,17 @@ def plan_kafka_origin(origin: KafkaOrigin) -> list[KafkaRange]:
 
 def kafka_rows(spark: SparkSession, location: str) -> DataFrame:
     """The rows of a backfill. Nothing is read before a task reads a range."""
-    ranges = [
-        (msgspec.json.encode(each).decode(),)
-        for each in plan_kafka_origin(parse_kafka_origin(location))
-    ]
-    source = spark.sparkContext.parallelize(ranges, max(len(ranges), 1))
-    return spark.createDataFrame(source, "range string").mapInArrow(_read, _ROWS_DDL)
-
-
-def _read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            yield from read_kafka_range(msgspec.json.decode(text, type=KafkaRange))
+    ranges = plan_kafka_origin(parse_kafka_origin(location))
+    return read_items(spark, ranges, read_kafka_range, _ROWS)
 
 
 def read_kafka_range(range_: KafkaRange) -> Iterator[pa.RecordBatch]:
     """In a task: one range of a partition. The rows stand in its order."""
     from headwater.client.bridge.records import read_range
 
-    held: list[tuple[Any, ...]] = []
-    cluster = Cluster(range_.address)
-    for message in read_range(cluster, range_.topic, range_.partition, range_.first, range_.end):
-        held.append(_row(range_, message))
-        if len(held) == _BATCH_ROWS:
-            yield _batch(held)
-            held = []
-    if held:
-        yield _batch(held)
+    spot = range_.topic, range_.partition, range_.first, range_.end
+    messages = read_range(Cluster(range_.address), *spot)
+    yield from in_batches((_row(range_, message) for message in messages), _ROWS)
 
 
 def _row(range_: KafkaRange, message: Any) -> tuple[Any, ...]:
@@ -162,11 +143,3 @@ def _row(range_: KafkaRange, message: Any) -> tuple[Any, ...]:
         message.offset(),
         None,
     )
-
-
-def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
-    columns = [
-        pa.array(column, field.type)
-        for column, field in zip(zip(*rows, strict=True), _ROWS, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=_ROWS)

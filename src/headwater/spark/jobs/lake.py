@@ -25,7 +25,7 @@ from headwater.spark.jobs.lake_landing import (
     shape_of,
 )
 from headwater.spark.jobs.lake_rows import VARIANT, Kind, LakePayload
-from headwater.spark.source.stream_offsets import decode_offset
+from headwater.spark.source.stream_reader import decode_offset
 from headwater.spark.tables.formats import FORMATS, open_table
 from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import Table

@@ -25,12 +25,12 @@ from headwater.spark.jobs.lake_rows import (
     DEAD,
     ENVELOPE,
     GAPS,
-    WRITTEN_DDL,
+    WRITTEN,
     Kind,
     LakePayload,
     LandTask,
 )
-from headwater.spark.runtime.arrow_schema import to_arrow
+from headwater.spark.runtime.arrow_schema import to_arrow, to_spark
 from headwater.spark.tables.columns import VARIANT_TYPE
 from headwater.spark.tables.table import (
     AlreadyLandedError,
@@ -214,7 +214,7 @@ def _is_there(landed: Landed | None, batch: int) -> bool:
 def write_files(rows: DataFrame, task: LandTask) -> dict[Kind, list[WrittenFile]]:
     """Run the tasks and collect what they wrote."""
     files_by_kind: dict[Kind, list[WrittenFile]] = {}
-    for row in rows.mapInArrow(task, WRITTEN_DDL).collect():
+    for row in rows.mapInArrow(task, to_spark(WRITTEN)).collect():
         partition: dict[str, str | None] = msgspec.json.decode(row["partition"])
         file = WrittenFile(row["path"], row["rows"], row["bytes"], partition, row["stats"])
         files_by_kind.setdefault(Kind(row["kind"]), []).append(file)
@@ -234,7 +234,7 @@ def arrow_fields(ddl: str | None) -> Any:
     """The fields of a DDL text as Arrow."""
     if not ddl:
         return pa.schema([])
-    from headwater.spark.source.ddl import parse_ddl
+    from headwater.spark.source.schema import parse_ddl
     from headwater.spark.tables.columns import plain
 
     return plain(to_arrow(parse_ddl(ddl)))

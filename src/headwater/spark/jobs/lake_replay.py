@@ -30,7 +30,7 @@ from headwater.spark.jobs.lake_rows import (
     LetterStatus,
     RowFitter,
 )
-from headwater.spark.runtime.arrow_schema import to_arrow
+from headwater.spark.runtime.arrow_schema import to_arrow, to_spark
 from headwater.spark.tables.file_writer import FilesWriter
 from headwater.spark.tables.table import Landing, Table
 
@@ -100,9 +100,7 @@ def replay(
 
 def open_letters(spark: SparkSession, dead: Table) -> DataFrame:
     """Dead letters that no row says were replayed."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    rows = spark.read.schema(from_arrow_schema(DEAD)).parquet(*dead.files())
+    rows = spark.read.schema(to_spark(DEAD)).parquet(*dead.files())
     replayed = rows.where(rows.status == LetterStatus.REPLAYED.value).select(*KEY)
     return rows.where(rows.status == LetterStatus.DEAD.value).join(replayed, list(KEY), "left_anti")
 
@@ -130,9 +128,8 @@ def _parsed(letters: DataFrame, options: LakeOptions, shape: Shape) -> DataFrame
     """Letters as the source gives records: with the fields of the options, and what is wrong."""
     from pyspark.sql.types import StringType, StructField, StructType
 
-    from headwater.spark.source.ddl import parse_ddl
     from headwater.spark.source.options import Payload
-    from headwater.spark.source.schema import envelope
+    from headwater.spark.source.schema import envelope, parse_ddl
 
     fields = parse_ddl(options.fields) if options.fields else StructType([])
     plain = [field for field in envelope(Payload.BINARY).fields if field.name != "gap"]

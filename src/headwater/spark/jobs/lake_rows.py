@@ -56,9 +56,6 @@ GAPS: Final = pa.schema(
         ("batch", pa.int64()),
     ]
 )
-WRITTEN_DDL: Final = (
-    "kind string, path string, rows long, bytes long, partition string, stats string"
-)
 WRITTEN: Final = pa.schema(
     [
         ("kind", pa.string()),

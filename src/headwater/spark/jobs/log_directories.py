@@ -80,3 +80,22 @@ def owned(disk: Disk, directories: list[PurePath], *, writing: bool = False) -> 
                 raise access_error(directory, error) from error
             held.callback(lock.release)
         yield
+
+
+def require_data_directory(disk: Disk, directory: PurePath) -> None:
+    try:
+        if not disk.is_directory(directory / WAL_DIRECTORY):
+            raise RequestError(
+                f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
+            )
+    except OSError as error:
+        raise access_error(directory, error) from error
+
+
+def require_cold(disk: Disk, cold: str) -> None:
+    """An object store says itself what is wrong with it."""
+    try:
+        if "://" not in cold and not disk.is_directory(PurePath(cold)):
+            raise RequestError(f"there is no directory {cold} for the cold tier; check the path")
+    except OSError as error:
+        raise access_error(PurePath(cold), error) from error

@@ -19,7 +19,7 @@ import numpy
 from numpy.typing import NDArray
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError
-from headwater.disk import Disk
+from headwater.disk import Disk, map_file
 from headwater.format.control_frames import (
     IDEMPOTENCY,
     CheckpointEntry,
@@ -35,6 +35,26 @@ from headwater.recovery.topics.catalog import TopicNotes
 from headwater.recovery.topics.parallel_survey import FileSurvey, FileSurveyTask, survey_file
 from headwater.recovery.topics.scan import FileScan, is_zero
 from headwater.recovery.topics.survey import read_log_file
+from headwater.store.failures import file_work
+
+
+class MappedFiles:
+    """Log files as mapped memory, each opened once for a task."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+        self._views: dict[str, memoryview] = {}
+
+    def view(self, path: str) -> memoryview:
+        """The whole file. The caller must know that no process shortens it meanwhile."""
+        view = self._views.get(path)
+        if view is None:
+            file_path = PurePath(path)
+            with file_work(file_path):
+                view = map_file(self._disk, file_path)
+            self._views[path] = view
+        return view
+
 
 _APPEND: Final = int(FrameType.APPEND)
 _MARK: Final = int(FrameType.CHECKPOINT_MARK)

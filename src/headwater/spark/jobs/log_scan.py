@@ -1,50 +1,46 @@
-"""All files of one log directory, surveyed and noted by the workers of a job."""
+"""All files of one log directory, surveyed and noted by the workers of a job.
+
+And which topic a name stands for, in a data directory that no process changes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
-from typing import Protocol
 
+from headwater.core.errors import RequestError
 from headwater.disk import Disk
-from headwater.recovery.topics.catalog import TopicNotes
+from headwater.format.names import WAL_DIRECTORY
+from headwater.format.snapshot import Snapshot
+from headwater.recovery.topics.catalog import Catalog, TopicNotes
 from headwater.recovery.topics.parallel_survey import FileSurvey, FileSurveyTask, survey_in_parallel
 from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.scan import Surroundings
-from headwater.recovery.topics.survey import FileTask, ShardSurvey
-from headwater.spark.jobs.log_files import FileJob, GivenGroups, Order
+from headwater.recovery.topics.snapshots import load_snapshot
+from headwater.recovery.topics.survey import FileTask, ShardSurvey, find_shard_directories
+from headwater.spark.jobs.job import MapAll
+from headwater.spark.jobs.log_files import (
+    FileJob,
+    GivenGroups,
+    Order,
+    ScannedFile,
+    covered_by,
+    scan_log_file,
+)
 
 Noted = tuple[Order, dict[int, TopicNotes]]
 
 
-class ScanResult(Protocol):
-    """What the scan of one file gives."""
-
-    @property
-    def survey(self) -> FileSurvey: ...
-
-    @property
-    def notes(self) -> list[Noted]: ...
-
-    @property
-    def ends_in_zeros(self) -> bool: ...
-
-    @property
-    def routing(self) -> bool: ...
-
-    @property
-    def router_marks(self) -> dict[int, int]: ...
-
-
 MakeJob = Callable[[FileSurveyTask, GivenGroups | None], FileJob]
-Scan = Callable[[Sequence[FileJob]], Sequence[ScanResult]]
+Scan = Callable[[Sequence[FileJob]], Sequence[ScannedFile]]
 
 
 @dataclass(frozen=True, slots=True)
 class LogRead:
     report: WalReport
-    files: dict[PurePath, ScanResult]
+    files: dict[PurePath, ScannedFile]
     """By path; those of a log with agreed losses were read by the groups found in order."""
 
     @property
@@ -65,7 +61,7 @@ def read_log(
     disk: Disk, wal_directory: PurePath, job: MakeJob, scan: Scan, *, deep: bool = False
 ) -> LogRead:
     """Scan every file by itself. The caller decides whether to trust the log."""
-    files: dict[PurePath, ScanResult] = {}
+    files: dict[PurePath, ScannedFile] = {}
 
     def survey(tasks: Sequence[FileSurveyTask]) -> list[FileSurvey]:
         results = scan([job(task, None) for task in tasks])
@@ -90,3 +86,47 @@ def _as_read(shard: ShardSurvey) -> list[tuple[FileSurveyTask, GivenGroups]]:
         )
         for scan in shard.files
     ]
+
+
+def topic_ids(
+    disk: Disk, directory: PurePath, names: Sequence[str], map_all: MapAll
+) -> frozenset[int]:
+    """The ids of topics by their names; a name that no topic has is refused."""
+    snapshot = load_snapshot(disk, directory, [])
+    log = noted_log(disk, directory, snapshot, map_all)
+    log.report.raise_if_refused()
+    catalog = catalog_of(log, snapshot)
+    ids = []
+    for name in names:
+        topic = catalog.find(name)
+        if topic is None:
+            raise RequestError(f"there is no topic {name!r} in {directory}")
+        ids.append(topic.topic_id)
+    return frozenset(ids)
+
+
+def noted_log(
+    disk: Disk,
+    directory: PurePath,
+    snapshot: Snapshot | None,
+    map_all: MapAll,
+    *,
+    deep: bool = False,
+) -> LogRead:
+    """Every log file scanned, and noted what it says of topics, but for their records."""
+    wal = directory / WAL_DIRECTORY
+    labels = {path: label for label, path in enumerate(find_shard_directories(disk, wal))}
+    covered = covered_by(directory, snapshot)
+
+    def job(task: FileSurveyTask, given: GivenGroups | None) -> FileJob:
+        where = task.file.path.parent
+        return FileJob(task, labels[where], covered.get(where), with_rows=False, given=given)
+
+    return read_log(disk, wal, job, partial(map_all, partial(scan_log_file, disk)), deep=deep)
+
+
+def catalog_of(log: LogRead, snapshot: Snapshot | None) -> Catalog:
+    catalog = Catalog(snapshot)
+    for _, notes in sorted(log.notes(), key=lambda noted: noted[0]):
+        catalog.take(notes)
+    return catalog

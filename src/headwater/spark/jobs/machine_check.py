@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from headwater.core.errors import HeadwaterError
 from headwater.model.machines.errors import INSTANCE_NOT_FOUND
+from headwater.spark.runtime.arrow_schema import batch_of, to_spark
 from headwater.wire.machine_requests import LIST_LIMIT_MAX
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ LIVE_DDL: Final = (
     "id string, live_machine string, live_version bigint, live_state string, live_ctx string, "
     "live_offset bigint"
 )
-COMPARED_DDL: Final = "instance_id string, what string, count_ bigint"
 _COMPARED: Final = pa.schema(
     [("instance_id", pa.string()), ("what", pa.string()), ("count_", pa.int64())]
 )
@@ -110,7 +110,7 @@ def check_against(spark: SparkSession, instances: DataFrame, live: LiveState) ->
     """Join both, and say what is not alike."""
     there = spark.createDataFrame([tuple(each) for each in live.instances], LIVE_DDL)
     joined = instances.join(there, instances.instance_id == there.id, "full_outer")
-    rows = joined.mapInArrow(partial(_compare, live.end), COMPARED_DDL).collect()
+    rows = joined.mapInArrow(partial(_compare, live.end), to_spark(_COMPARED)).collect()
     totals = dict.fromkeys(_COUNTS, 0)
     listed: list[Difference] = []
     for row in rows:
@@ -139,11 +139,7 @@ def _compare(end: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordB
                     listed.append((row["instance_id"] or row["id"], what, 0))
     counts = zip(_COUNTS, (compared, changed, differences), strict=True)
     listed += [(None, name, count) for name, count in counts]
-    columns = list(zip(*listed, strict=True))
-    yield pa.RecordBatch.from_arrays(
-        [pa.array(column, field.type) for column, field in zip(columns, _COMPARED, strict=True)],
-        schema=_COMPARED,
-    )
+    yield batch_of(listed, _COMPARED)
 
 
 def difference(row: Mapping[str, Any], end: int) -> str | None:

@@ -7,11 +7,11 @@ does not say what an instance was. A torn tail, which was never acknowledged, is
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import PurePath
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -32,7 +32,8 @@ from headwater.recovery.machines.segment import MachineScan, scan_machine_segmen
 from headwater.recovery.machines.snapshot import load_machine_snapshot
 from headwater.recovery.machines.survey import MachineSurvey, begin_survey
 from headwater.recovery.machines.verify import machine_faults
-from headwater.spark.jobs.task_map import MapAll
+from headwater.spark.jobs.job import MapAll
+from headwater.spark.runtime.arrow_schema import in_batches
 from headwater.store.verify import FaultKind, VerifyFault
 
 ROWS: Final = pa.schema(
@@ -43,13 +44,8 @@ ROWS: Final = pa.schema(
         pa.field("body", pa.binary(), nullable=False),
     ]
 )
-ROWS_DDL: Final = (
-    "instance_id string not null, wal_offset bigint not null, kind int not null, "
-    "body binary not null"
-)
 FROM_SNAPSHOT: Final = 0
 """In place of an entry's type: the body is an instance as a snapshot has it."""
-_BATCH_ROWS: Final = 4_096
 _EVER: Final = 2**63 - 1
 _SCANS_MAX: Final = 3
 
@@ -163,32 +159,9 @@ def _ms_after(timestamp: str) -> int:
     return int(moment.timestamp()) * MS_PER_S + MS_PER_S - 1
 
 
-def read_splits(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For mapInArrow: splits as JSON become rows."""
-    for batch in batches:
-        for text in batch.column(0).to_pylist():
-            yield from in_batches(
-                split_rows(PosixDisk(), msgspec.json.decode(text, type=MachineSplit))
-            )
-
-
-def in_batches(rows: Iterable[tuple[Any, ...]], schema: pa.Schema = ROWS) -> Iterator[Any]:
-    held: list[tuple[Any, ...]] = []
-    for row in rows:
-        held.append(row)
-        if len(held) == _BATCH_ROWS:
-            yield _batch(held, schema)
-            held = []
-    if held:
-        yield _batch(held, schema)
-
-
-def _batch(rows: list[tuple[Any, ...]], schema: pa.Schema) -> pa.RecordBatch:
-    columns = [
-        pa.array(column, field.type)
-        for column, field in zip(zip(*rows, strict=True), schema, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
+def read_split(split: MachineSplit) -> Iterator[pa.RecordBatch]:
+    """In a task."""
+    return in_batches(split_rows(PosixDisk(), split), ROWS)
 
 
 def split_rows(disk: Disk, split: MachineSplit) -> Iterator[tuple[str, int, int, bytes]]:

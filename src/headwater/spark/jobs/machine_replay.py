@@ -23,18 +23,16 @@ from headwater.disk import PosixDisk
 from headwater.format.machines.entry import EntryType
 from headwater.model.machines.instance import Instance
 from headwater.recovery.history.machines import MachineFold, MachineSink
-from headwater.spark.jobs.job import NoProgress, Progress, Report
+from headwater.spark.jobs.job import NoProgress, Progress, Report, SparkMap, read_items, tasks_shown
 from headwater.spark.jobs.machine_check import Checked, Difference, LiveState, check_against
 from headwater.spark.jobs.machine_log import (
     FROM_SNAPSHOT,
-    ROWS_DDL,
+    ROWS,
     MachineLogView,
-    in_batches,
-    read_splits,
+    read_split,
     view_machine_log,
 )
-from headwater.spark.jobs.task_map import SparkMap
-from headwater.spark.jobs.task_progress import tasks_shown
+from headwater.spark.runtime.arrow_schema import in_batches, to_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -54,12 +52,6 @@ INSTANCES: Final = pa.schema(
         pa.field("deleted", pa.bool_(), nullable=False),
         pa.field("as_of", pa.int64(), nullable=False),
     ]
-)
-INSTANCES_DDL: Final = (
-    "instance_id string not null, machine string not null, version bigint not null, "
-    "state string not null, ctx string not null, created_at timestamp not null, "
-    "updated_at timestamp not null, wal_offset bigint not null, doubtful boolean not null, "
-    "deleted boolean not null, as_of bigint not null"
 )
 FORMATS: Final = ("delta", "parquet", "iceberg")
 _US_PER_MS: Final = 1_000
@@ -175,15 +167,13 @@ def _check(options: ReplayOptions, live: LiveState | None) -> None:
 
 def replay(spark: SparkSession, view: MachineLogView) -> DataFrame:
     """A row for each instance the log speaks of."""
-    splits = [(msgspec.json.encode(split).decode(),) for split in view.splits]
-    source = spark.sparkContext.parallelize(splits, max(len(splits), 1))
-    rows = spark.createDataFrame(source, "split string").mapInArrow(read_splits, ROWS_DDL)
+    rows = read_items(spark, view.splits, read_split, ROWS)
     # As many as there are files, which are of one size: more would be tasks without work.
-    count = max(len(splits), spark.sparkContext.defaultParallelism)
+    count = max(len(view.splits), spark.sparkContext.defaultParallelism)
     ordered = rows.repartition(count, "instance_id").sortWithinPartitions(
         "instance_id", "wal_offset"
     )
-    return ordered.mapInArrow(partial(_fold_batches, view.end), INSTANCES_DDL)
+    return ordered.mapInArrow(partial(_fold_batches, view.end), to_spark(INSTANCES))
 
 
 def _fold_batches(as_of: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -16,15 +16,14 @@ A crash before step 4 leaves a directory that no process opens, and no topic.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
 import msgspec
 
 from headwater.config.topic import TopicSettings, check_topic_name
-from headwater.core.errors import DamageError, RequestError, TopicExistsIncompatibleError
+from headwater.core.errors import DamageError, TopicExistsIncompatibleError
 from headwater.disk import Disk, replace_file, sync_names
 from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.segment import ENTRY_BYTES, SegmentPart, topic_directory_name
@@ -35,7 +34,6 @@ from headwater.format.snapshot import (
     encode_snapshot,
     snapshot_name,
 )
-from headwater.recovery.directory import access_error
 from headwater.recovery.history.topics import TABLE_FRAMES
 from headwater.recovery.topics.catalog import Catalog
 from headwater.recovery.topics.replay import replay
@@ -60,24 +58,6 @@ class SegmentDone:
     records: int
     data_bytes: int
     payload_bytes: int
-
-
-@contextmanager
-def stopped(disk: Disk, directory: PurePath) -> Iterator[None]:
-    """The directory is ours while the block runs; DirectoryInUseError when another process owns
-    it."""
-    try:
-        if not disk.is_directory(directory / WAL_DIRECTORY):
-            raise RequestError(
-                f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
-            )
-        lock = disk.lock_directory(directory)
-    except OSError as error:
-        raise access_error(directory, error) from error
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def reserve(disk: Disk, directory: PurePath, name: str) -> NewTopic:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from headwater.core import limits
 from headwater.spark.jobs.origins import CARRIED, DATA, FILE, NODE, TAG, UNFIT
+from headwater.spark.runtime.arrow_schema import to_spark
 from headwater.spark.sink.rows import all_valid, json_values
 
 if TYPE_CHECKING:
@@ -30,8 +31,7 @@ _LIMITS: Final = {
     TAG: limits.TAG_BYTES_MAX,
     NODE: limits.NODE_BYTES_MAX,
 }
-_LINE: Final = "file string, rows long, bytes long, mix long, unfit long, text string, why string"
-_LINE_ARROW: Final = pa.schema(
+_LINE: Final = pa.schema(
     [
         ("file", pa.string()),
         ("rows", pa.int64()),
@@ -145,7 +145,7 @@ def _by_python(rows: DataFrame) -> DataFrame:
 
     wanted = [name for name in (*_LIMITS, FILE, UNFIT) if name in rows.columns]
     inspected = rows.select(*(f.col(f"`{name}`") for name in wanted), _checksum(rows).alias(HASH))
-    return inspected.mapInArrow(_inspect_batches, _LINE)
+    return inspected.mapInArrow(_inspect_batches, to_spark(_LINE))
 
 
 def _inspect_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -158,7 +158,7 @@ def _inspect_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBat
             for name in pc.unique(names).to_pylist()
             for mine in (pc.equal(names, name),)
         ]
-        yield pa.RecordBatch.from_pylist(lines, schema=_LINE_ARROW)
+        yield pa.RecordBatch.from_pylist(lines, schema=_LINE)
 
 
 def _line(name: str, rows: pa.RecordBatch, reasons: pa.Array) -> dict[str, Any]:

@@ -25,8 +25,7 @@ from headwater.format.segment import (
 )
 from headwater.format.snapshot import TopicMeta
 from headwater.recovery.topics.catalog import KnownTopic
-from headwater.spark.jobs.log_files import LoggedRows
-from headwater.spark.jobs.mapped_files import MappedFiles
+from headwater.spark.jobs.log_files import LoggedRows, MappedFiles
 from headwater.spark.jobs.topic_replay import Counts, Place, TopicReplay
 from headwater.store.appender import is_full, room_for
 from headwater.store.checked_reads import RecordDamage

@@ -39,7 +39,7 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.format.segment.run import at_each_byte
-from headwater.spark.jobs.mapped_files import MappedFiles
+from headwater.spark.jobs.log_files import MappedFiles
 from headwater.spark.jobs.segment_plan import Base, SegmentItem, is_dead
 from headwater.store.cold_index import cold_index_bytes, flagged_copy
 from headwater.store.failures import file_work

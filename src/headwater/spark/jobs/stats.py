@@ -15,9 +15,8 @@ import msgspec
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
-from headwater.spark.jobs.job import NoProgress, Place, Progress, Report
+from headwater.spark.jobs.job import NoProgress, Place, Progress, Report, tasks_shown
 from headwater.spark.jobs.origins import delta_table, parquet_table
-from headwater.spark.jobs.task_progress import tasks_shown
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

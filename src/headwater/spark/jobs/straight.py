@@ -34,8 +34,10 @@ from headwater.format.segment import (
     salt_of,
     seal_checks,
 )
-from headwater.spark.jobs.new_topic import SegmentDone, add, reserve, stopped
+from headwater.spark.jobs.log_directories import owned, require_data_directory
+from headwater.spark.jobs.new_topic import SegmentDone, add, reserve
 from headwater.spark.jobs.origins import CARRIED, DATA, NODE, TAG
+from headwater.spark.runtime.arrow_schema import to_spark
 from headwater.spark.sink.json_columns import json_objects, json_texts
 from headwater.store.appender import is_full, room_for
 from headwater.store.segment import Segment
@@ -44,8 +46,7 @@ from headwater.store.segment_stores import LocalSegmentStore
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_DONE: Final = "first_seq long, records long, data_bytes long, payload_bytes long"
-_DONE_ARROW: Final = pa.schema([(name, pa.int64()) for name in SegmentDone.__slots__])
+_DONE: Final = pa.schema([(name, pa.int64()) for name in SegmentDone.__slots__])
 _ENVELOPE: Final = frozenset((DATA, TAG, NODE))
 _HAS_NODE: Final = int(FrameFlag.HAS_NODE)
 _HAS_TAG: Final = int(FrameFlag.HAS_TAG)
@@ -62,14 +63,15 @@ def write_straight(
     _refuse_columns(rows)
     _refuse_speculation(rows)
     settings = TopicSettings(durability=_kept(durability))
-    with stopped(disk, directory):
+    require_data_directory(disk, directory)
+    with owned(disk, [directory], writing=True):
         counts = _counts(rows)
         if not sum(counts):
             raise RequestError("there are no rows, so there is no topic to make of them")
         new = reserve(disk, directory, topic)
         starts = [1 + before for before in (0, *accumulate(counts))]
         task = StraightTask(str(new.segments), new.topic_id, tuple(starts), ts)
-        written = rows.mapInArrow(task, _DONE).collect()
+        written = rows.mapInArrow(task, to_spark(_DONE)).collect()
         segments = sorted((SegmentDone(*row) for row in written), key=lambda each: each.first_seq)
         add(disk, directory, new, settings, segments, ts)
         return sum(counts)
@@ -130,7 +132,7 @@ class StraightTask:
         partition = 0 if context is None else context.partitionId()
         done = self.write(PosixDisk(), partition, batches)
         rows = [{name: getattr(each, name) for name in SegmentDone.__slots__} for each in done]
-        yield pa.RecordBatch.from_pylist(rows, schema=_DONE_ARROW)
+        yield pa.RecordBatch.from_pylist(rows, schema=_DONE)
 
     def write(
         self, disk: Disk, partition: int, batches: Iterable[pa.RecordBatch]

@@ -19,13 +19,12 @@ from headwater.core.clock import Clock, SystemClock
 from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.disk import Disk, PosixDisk
-from headwater.format.names import PREPARED_NAME, WAL_DIRECTORY
+from headwater.format.names import PREPARED_NAME
 from headwater.recovery.directory import access_error
 from headwater.recovery.finding import Action
 from headwater.spark.jobs.directory_scan import DirectoryScan, scan_directory
-from headwater.spark.jobs.job import NoProgress, Progress, Report
-from headwater.spark.jobs.task_map import MapAll, SparkMap
-from headwater.spark.jobs.task_progress import tasks_shown
+from headwater.spark.jobs.job import MapAll, NoProgress, Progress, Report, SparkMap, tasks_shown
+from headwater.spark.jobs.log_directories import require_cold, require_data_directory
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,14 +123,11 @@ def verify(
 
 
 def _refuse_other_directories(disk: Disk, directory: PurePath, cold: str | None) -> None:
-    if cold is not None and "://" not in cold and not disk.is_directory(PurePath(cold)):
-        raise RequestError(f"there is no directory {cold} for the cold tier; check the path")
+    if cold is not None:
+        require_cold(disk, cold)
     if not disk.is_directory(directory):
         raise RequestError(f"there is no directory {directory}; check the path")
-    if not disk.is_directory(directory / WAL_DIRECTORY):
-        raise RequestError(
-            f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
-        )
+    require_data_directory(disk, directory)
 
 
 def _findings(scan: DirectoryScan) -> Iterator[VerifyFinding]:

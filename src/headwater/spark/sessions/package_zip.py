@@ -22,7 +22,6 @@ from headwater.disk import PosixDisk
 from headwater.disk.cache import cache_directory, write_cached
 from headwater.disk.package import package_files
 from headwater.format.checksum import checksum64
-from headwater.spark.sessions.master import Master
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -36,9 +35,9 @@ _SAME_DATE: Final = (1980, 1, 1, 0, 0, 0)
 _CHOICES: Final = {"true": True, "false": False}
 
 
-def ship(context: SparkContext, master: Master, settings: Mapping[str, str | None]) -> bool:
+def ship(context: SparkContext, settings: Mapping[str, str | None], *, has_executors: bool) -> bool:
     """Send the package to the executors if they may lack it. True when it was sent."""
-    choice = settings.get(SETTING) or ("false" if master.in_this_process else "true")
+    choice = settings.get(SETTING) or ("true" if has_executors else "false")
     if choice not in _CHOICES:
         raise RequestError(f"{SETTING} is true or false, not {choice!r}")
     if not _CHOICES[choice]:

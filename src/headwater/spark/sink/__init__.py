@@ -9,7 +9,7 @@ driver, the commit compares what an earlier run of the batch left and writes wha
 Promises, over retries, speculation, dead drivers and restarts of the server:
 
 - A chunk is in the topic once. The server remembers keys for a while; past that, the sender finds
-  its chunks by the mark in their first record (`mark_scan`).
+  its chunks by the mark in their first record (`chunks`).
 - Before its first record a task writes a claim into the ledger, a topic beside the topic
   (`ledger`). A task of an earlier run sees the claim of the later one and stops.
 - When the topic cannot tell any more whether rows are there, the write is refused; nothing is

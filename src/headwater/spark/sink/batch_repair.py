@@ -23,9 +23,8 @@ from headwater.core import limits
 from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import TopicNotFoundError, UnavailableError, WriteUncertainError
 from headwater.core.records import Record
-from headwater.spark.sink.chunks import Chunker, Mark, row_digests, without_mark
+from headwater.spark.sink.chunks import Chunker, Mark, find_marks, row_digests, without_mark
 from headwater.spark.sink.ledger import CLAIM, SinkLedger, WriteTask
-from headwater.spark.sink.mark_scan import find_marks
 from headwater.spark.sink.sender import FENCE_MS, ChunkSender, check_run
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from headwater.core.errors import (
     TopicNotFoundError,
     WriteUncertainError,
 )
-from headwater.spark.sink.chunks import Mark, SinkChunk
+from headwater.spark.sink.chunks import Mark, SinkChunk, find_marks, mark_of
 from headwater.spark.sink.ledger import (
     CLAIM,
     DIFFERS,
@@ -49,7 +49,6 @@ from headwater.spark.sink.ledger import (
     WriteTask,
     of_batch,
 )
-from headwater.spark.sink.mark_scan import find_marks, mark_of
 
 if TYPE_CHECKING:
     from headwater.client import Appended, Client

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import PurePath
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
@@ -28,17 +29,22 @@ from headwater.format.segment import (
     shared_shift,
     topic_directory_name,
 )
-from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.directory import cold_tier
 from headwater.spark.source.filters import Filters
-from headwater.spark.source.location import ReadContext, TopicFacts
+from headwater.spark.source.location import (
+    LocationSnapshot,
+    LostSeqs,
+    ReadContext,
+    SentLocation,
+    TopicFacts,
+)
 from headwater.spark.source.split_reader import read_segment_split
 from headwater.spark.source.splits import ColdSlice, LostSplit, SegmentSplit, Split, clip, portions
 from headwater.store.object_store import URL_START
 from headwater.store.ownership import BEGIN_BYTES, Wrong, seq_of_first
 from headwater.store.pair import repair_entries, whole_entries
 from headwater.store.segment import Segment, SegmentSlice, Tier
-from headwater.store.segment_stores import SegmentStore
+from headwater.store.segment_stores import ColdTier, SegmentStore
 from headwater.wire.frame_rows import RecordColumns
 
 T = TypeVar("T")
@@ -105,7 +111,7 @@ class ColdFiles:
 
 
 @dataclass(slots=True)
-class ColdSnapshot:
+class ColdSnapshot(LocationSnapshot):
     location: ColdLocation
     _known: dict[str, list[Split]] = field(default_factory=dict)
 
@@ -132,9 +138,6 @@ class ColdSnapshot:
             for some in portions(kept, self.location.rows_max, self.location.bytes_max)
         ]
 
-    def gap(self, facts: TopicFacts, cursor: int) -> LostSeqs | None:
-        return facts.gap_after(cursor)
-
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
         files = self.location.files_of(facts.topic)
         for split in self._splits(facts.topic):
@@ -156,25 +159,15 @@ class ColdSnapshot:
         return self._known[name]
 
 
-@dataclass(slots=True)
-class ColdLocation:
+@dataclass
+class ColdLocation(SentLocation):
     path: str = field(repr=False)
     rows_max: int
     bytes_max: int
-    _tier: Any = field(default=None, repr=False, compare=False)
 
-    def __getstate__(self) -> tuple[Any, ...]:
-        return self.path, self.rows_max, self.bytes_max
-
-    def __setstate__(self, state: tuple[Any, ...]) -> None:
-        self.path, self.rows_max, self.bytes_max = state
-        self._tier = None
-
-    @property
-    def tier(self) -> Any:
-        if self._tier is None:
-            self._tier = cold_tier(PosixDisk(), self.path)
-        return self._tier
+    @cached_property
+    def tier(self) -> ColdTier:
+        return cold_tier(PosixDisk(), self.path)
 
     def files_of(self, name: str) -> ColdFiles:
         topic_id = parse_topic_directory_name(name)

@@ -104,7 +104,7 @@ class BatchReader(DataSourceReader):
         return [SlicePartition(group) for group in shared_out(slices, self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        task = TaskReader.of(self._location, self._options, self._columns, self._filters)
+        task = TaskReader(self._location, self._options, self._columns, self._filters)
         return task.read(partition)
 
 

@@ -1,15 +1,26 @@
-"""Deletes by tag and jobs that are done, as far as files may not show them, applied to rows."""
+"""Deletes by tag and jobs that are done, as far as files may not show them, applied to rows.
+
+What was deleted between planning and reading counts too: a task reads the log before it gives out
+a row. A plan can be minutes old when its last task begins, and Spark keeps plans and runs them
+again. A record whose delete was acknowledged before a task begins must not be in its rows (I8).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
 
 import numpy
 import pyarrow
 import pyarrow.compute
 
+from headwater.format.control_frames import RecordsDeleted, decode_body
+from headwater.format.frame import FrameType
 from headwater.model.match import TagMatcher
-from headwater.recovery.history.floors import Deletion
+from headwater.recovery.history.floors import Deletion, deletion_of
+from headwater.recovery.topics.follower import LogFollower
+from headwater.recovery.topics.rows import replay_controls
 from headwater.wire.frame_rows import Column, Mask, RecordColumns
 
 
@@ -71,3 +82,39 @@ def _matched(tags: Column, wanted: Sequence[TagMatcher | None]) -> Mask:
 def _as_mask(column: Column) -> Mask:
     mask: Mask = pyarrow.compute.fill_null(column, False).to_numpy(zero_copy_only=False)
     return mask.copy()
+
+
+_WANTED: Final = (FrameType.TOPIC_DELETE, FrameType.DELETE)
+
+
+@dataclass(slots=True)
+class Changes:
+    """By topic id."""
+
+    dropped: set[int] = field(default_factory=set)
+    below: dict[int, int] = field(default_factory=dict)
+    """Everything below was deleted."""
+    deletions: dict[int, list[Deletion]] = field(default_factory=dict)
+
+
+def changes_since(follower: LogFollower) -> Changes:
+    """Deletes and drops that were written since. A LogChangedError says: read everything again."""
+    changes = Changes()
+    for topic_id, body in _bodies(follower):
+        if body is None:
+            changes.dropped.add(topic_id)
+            continue
+        deletion = deletion_of(body)
+        if isinstance(deletion, Deletion):
+            changes.deletions.setdefault(topic_id, []).append(deletion)
+        else:
+            changes.below[topic_id] = max(deletion, changes.below.get(topic_id, 0))
+    return changes
+
+
+def _bodies(follower: LogFollower) -> Iterator[tuple[int, RecordsDeleted | None]]:
+    """Each delete, and None for a topic that was dropped."""
+    for _, frames in replay_controls(iter(follower.poll()), {}, _WANTED):
+        for frame in frames:
+            dropped = frame.type is FrameType.TOPIC_DELETE
+            yield frame.topic_id, None if dropped else decode_body(frame, RecordsDeleted)

@@ -8,14 +8,32 @@ knows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, fields
+from typing import Any, Final, Protocol, TypeVar
 
-from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
 from headwater.wire.frame_rows import RecordColumns
 
 T = TypeVar("T")
+
+DROPPED: Final = "dropped"
+"""The reason of a gap: the topic itself is gone."""
+RECREATED: Final = "recreated"
+"""It is another topic of the same name."""
+
+
+@dataclass(frozen=True, slots=True)
+class LostSeqs:
+    """Records that are lost, both ends included; the end may be unknown."""
+
+    gap_from: int
+    gap_to: int | None
+    reason: str
+    missed_estimate: int | None = None
+
+    def __str__(self) -> str:
+        upto = "" if self.gap_to is None else f" to {self.gap_to}"
+        return f"seqs {self.gap_from}{upto} ({self.reason})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +73,7 @@ class LocationSnapshot(Protocol):
 
     def gap(self, facts: TopicFacts, cursor: int) -> LostSeqs | None:
         """What a reader that has come as far as `cursor` has lost."""
+        return facts.gap_after(cursor)
 
     def seq_at(self, facts: TopicFacts, ts_us: int, *, tolerant: bool = False) -> int:
         """The first seq whose record is not older; the one after the head when all are.
@@ -83,3 +102,10 @@ class Location(Protocol):
         self, slices: list[Any], context: ReadContext
     ) -> Iterator[tuple[str, RecordColumns | LostSeqs]]:
         """On an executor: rows, and the losses between them, each with the name of its topic."""
+
+
+class SentLocation:
+    """Tasks are sent the fields of a location: what was seen stays in the process that saw it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]

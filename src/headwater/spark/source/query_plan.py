@@ -8,13 +8,12 @@ from typing import Any, Final
 from headwater.core.errors import RequestError, TopicNotFoundError
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.disk import PosixDisk
-from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.cold_location import ColdLocation, is_cold_tier
 from headwater.spark.source.directory import Directory
 from headwater.spark.source.directory_location import DirectoryLocation
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.kafka_location import KafkaLocation, MixedLocation, is_partition
-from headwater.spark.source.location import Location, LocationSnapshot, TopicFacts
+from headwater.spark.source.location import Location, LocationSnapshot, LostSeqs, TopicFacts
 from headwater.spark.source.options import SourceOptions
 from headwater.spark.source.remote_location import RemoteLocation
 from headwater.spark.source.splits import GapSlice, data_loss

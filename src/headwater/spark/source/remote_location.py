@@ -15,9 +15,15 @@ import pyarrow
 import pyarrow.ipc
 
 from headwater.core.errors import TopicNotFoundError
-from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
-from headwater.spark.source.location import ReadContext, TopicFacts
+from headwater.spark.source.location import (
+    DROPPED,
+    RECREATED,
+    LocationSnapshot,
+    LostSeqs,
+    ReadContext,
+    TopicFacts,
+)
 from headwater.spark.source.splits import RemoteSlice
 from headwater.wire.frame_rows import Column, Integers, Mask, RecordColumns
 
@@ -26,7 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-RECREATED: Final = "recreated"
 TIMEOUT_S: Final = 120.0
 
 
@@ -60,7 +65,7 @@ class ArrowRows:
 
 
 @dataclass(slots=True)
-class RemoteSnapshot:
+class RemoteSnapshot(LocationSnapshot):
     client: Client
     rows_max: int
     bytes_max: int
@@ -162,7 +167,7 @@ class RemoteLocation:
                     wanted.topic, cursor, to_seq=wanted.last_seq, limit=context.batch_rows_max
                 )
             except TopicNotFoundError:
-                yield LostSeqs(cursor + 1, wanted.last_seq, "dropped")
+                yield LostSeqs(cursor + 1, wanted.last_seq, DROPPED)
                 return
             if page.epoch != wanted.epoch:
                 yield LostSeqs(cursor + 1, wanted.last_seq, RECREATED)

@@ -17,7 +17,7 @@ from headwater.core.errors import DataLossError
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.recovery.history.floors import Deletion
 from headwater.recovery.topics.follower import LogFollower
-from headwater.spark.source.batch_assembler import LostSeqs
+from headwater.spark.source.location import LostSeqs
 from headwater.store.segment import Segment
 
 

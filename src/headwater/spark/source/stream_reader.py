@@ -3,12 +3,17 @@
 Nothing is remembered between calls but the end of an availableNow run: what there is to read is
 looked up each time, and where the query stands is in its checkpoint. What retention takes before
 it was read stops the query, or becomes a row, as `failOnDataLoss` says.
+
+An offset has for each topic its epoch and the last seq that was read. Spark keeps offsets as text
+and compares them as text, so the keys are always in the same order. A topic enters with the seq it
+is read from, before a record of it is, so that a batch that is run again reads the same seqs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -20,9 +25,14 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from headwater.core.errors import DataLossError, RequestError, StorageError
-from headwater.spark.source.batch_assembler import LostSeqs
 from headwater.spark.source.filters import Filters
-from headwater.spark.source.location import LocationSnapshot, TopicFacts
+from headwater.spark.source.location import (
+    DROPPED,
+    RECREATED,
+    LocationSnapshot,
+    LostSeqs,
+    TopicFacts,
+)
 from headwater.spark.source.options import SourceOptions
 from headwater.spark.source.query_plan import (
     chosen_topics,
@@ -32,11 +42,72 @@ from headwater.spark.source.query_plan import (
     upto,
 )
 from headwater.spark.source.schema import chosen_columns
-from headwater.spark.source.stream_offsets import TopicCursor, decode_offset, encode_offset, share
 from headwater.spark.source.task_reader import SlicePartition, TaskReader
 
-DROPPED = "dropped"
-RECREATED = "recreated"
+VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TopicCursor:
+    epoch: int
+    seq: int
+
+
+Cursors = Mapping[str, TopicCursor]
+
+
+def encode_offset(cursors: Cursors) -> dict[str, Any]:
+    topics = {
+        name: {"epoch": cursors[name].epoch, "seq": cursors[name].seq} for name in sorted(cursors)
+    }
+    return {"topics": topics, "version": VERSION}
+
+
+def decode_offset(offset: Any) -> dict[str, TopicCursor]:
+    try:
+        version = int(offset["version"])
+        if version > VERSION:
+            raise RequestError(
+                f"the checkpoint was written by a newer Headwater (offset version {version}); "
+                "use that one, or another checkpoint"
+            )
+        return {
+            str(name): TopicCursor(int(cursor["epoch"]), int(cursor["seq"]))
+            for name, cursor in offset["topics"].items()
+        }
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise RequestError(
+            f"the checkpoint holds an offset that is none of this source: {str(offset)[:120]!r}; "
+            "was it written by another query?"
+        ) from error
+
+
+def share(lags: Mapping[str, int], limit: int) -> dict[str, int]:
+    """How many records of each topic go into a batch of at most `limit`.
+
+    By lag, so that all of them arrive at their ends together; none that waits is left out as long
+    as there is one record for each.
+    """
+    total = sum(lags.values())
+    if total <= limit:
+        return dict(lags)
+    waiting = sorted((name for name, lag in lags.items() if lag), key=lambda name: -lags[name])
+    shares = dict.fromkeys(lags, 0)
+    for name in waiting[:limit]:
+        shares[name] = 1
+    left = limit - min(limit, len(waiting))
+    for name in waiting[:limit]:
+        more = min(limit * lags[name] // total - 1, lags[name] - 1, left)
+        if more > 0:
+            shares[name] += more
+            left -= more
+    for name in waiting[:limit]:
+        more = min(lags[name] - shares[name], left)
+        shares[name] += more
+        left -= more
+    return shares
+
+
 REWOUND = "rewound"
 """The topic ends before what was read of it: an older copy was put in its place."""
 
@@ -196,5 +267,5 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return slices
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        task = TaskReader.of(self._location, self._options, self._columns, Filters())
+        task = TaskReader(self._location, self._options, self._columns, Filters())
         return task.read(partition)

@@ -1,7 +1,7 @@
 """Tables of a lake: Delta, Iceberg and plain Parquet, written exactly once by one protocol.
 
-`table.Table` is the protocol, `delta`, `iceberg` and `parquet` implement it without a JVM,
-the first two on what they share, `shared_table`; `formats` opens one by name. Executors write
+`table.Table` is the protocol, `delta`, `iceberg` and `parquet` implement it without a JVM, the
+first two on what they share; `formats` opens one by name. Executors write
 Parquet files into a directory of the batch (`file_writer`); the driver makes all files of a batch
 part of the table with one commit that carries the app id, the batch number and the checkpoint.
 `columns` decides how a table's columns may change, `location` names directories and object stores,

@@ -17,11 +17,12 @@ from typing import Any
 from headwater.core.clock import Clock, SystemClock
 from headwater.spark.tables.columns import VARIANT_TYPE, new_names, plain
 from headwater.spark.tables.location import TableLocation
-from headwater.spark.tables.shared_table import DATA, SharedTable
 from headwater.spark.tables.table import (
+    DATA,
     FileLayout,
     Landed,
     Landing,
+    SharedTable,
     WrittenFile,
     file_prefix,
     group_directory,

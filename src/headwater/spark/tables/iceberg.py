@@ -16,11 +16,12 @@ from typing import Any, Final
 from headwater.core.errors import RequestError
 from headwater.spark.tables.columns import is_wider, plain
 from headwater.spark.tables.location import TableLocation
-from headwater.spark.tables.shared_table import DATA, SharedTable
 from headwater.spark.tables.table import (
+    DATA,
     FileLayout,
     Landed,
     Landing,
+    SharedTable,
     WrittenFile,
     app_directory,
     file_prefix,

@@ -11,15 +11,24 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
+from typing import Protocol, TypeVar
 
 from headwater.testing.torture.http_client import HttpClient, NoReplyError, NotSentError
-from headwater.testing.torture.outcome import BrokenPromise, End, Tally
+from headwater.testing.torture.outcome import BrokenPromise, End, Tally, violations_of
 from headwater.testing.torture.plan import random_of
 
 AWAY_PAUSE_S = 0.02
+
+
+class Closable(Protocol):
+    def close(self) -> None: ...
+
+
+Caller = TypeVar("Caller", bound=Closable)
 
 
 @dataclass(slots=True)
@@ -68,19 +77,26 @@ class Load:
         self, name: str, step: Callable[[HttpClient, Random], None], pause_s: float = 0.005
     ) -> None:
         """Run `step` again and again over a connection of its own."""
+        self.begin_steps_of(name, self.client, step, pause_s)
+
+    def begin_steps_of(
+        self,
+        name: str,
+        connect: Callable[[], Caller],
+        step: Callable[[Caller, Random], None],
+        pause_s: float,
+    ) -> None:
+        """The same with any kind of connection."""
         random = self.random(name)
 
         def work() -> None:
-            client = self.client()
-            try:
+            with closing(connect()) as caller:
                 while not self.stop.is_set():
                     try:
-                        step(client, random)
+                        step(caller, random)
                     except (NotSentError, NoReplyError):
                         self.stop.wait(AWAY_PAUSE_S)
                     self.stop.wait(random.uniform(0, 2 * pause_s))
-            finally:
-                client.close()
 
         self.begin(name, work)
 
@@ -103,9 +119,7 @@ class LedgerCheck:
     violations: list[BrokenPromise] = field(default_factory=list)
 
     def report(self, who: str, wrong: Sequence[str]) -> None:
-        for each in wrong:
-            promise, _, what = each.partition(": ")
-            self.violations.append(BrokenPromise(who, promise, what))
+        self.violations += violations_of(who, wrong)
 
     def client(self) -> HttpClient:
         return self.load.client()

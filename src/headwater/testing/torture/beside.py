@@ -15,12 +15,10 @@ import headwater
 from headwater.core.errors import HeadwaterError
 from headwater.engine.read_only import ReadOnlyDatabase
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Load
+from headwater.testing.torture.reading import gaps_of, read_database, stored_record
 from headwater.testing.torture.topic_ledger import (
     Followed,
-    SeenGap,
-    Stored,
     TopicLedger,
-    TopicReading,
 )
 from headwater.testing.torture.topics import TopicActor, WriteKind
 
@@ -65,23 +63,12 @@ class Beside(TopicActor):
         cursor = self._cursors.get(reader, 0)
         database.refresh()
         diff = database.diff(kind.name, cursor, limit=PAGE)
-        gaps = []
-        if diff.tombstone is not None:
-            lost = diff.tombstone
-            gaps = [SeenGap(lost.gap_from, lost.gap_to, lost.reason)]
-        records = [stored(each) for each in diff.records]
+        records = [stored_record(each) for each in diff.records]
         # It may see what is not synced yet: a loss of power may take what it saw, whenever.
-        followed = Followed(cursor, diff.next_from_seq, records, gaps, at=float("inf"))
+        followed = Followed(cursor, diff.next_from_seq, records, gaps_of(diff), at=float("inf"))
         self.ledgers[kind.name].follow(followed)
         self._cursors[reader] = diff.next_from_seq
         load.tally.add("records read beside the owner", len(records))
-
-
-def stored(record: headwater.Record) -> Stored:
-    data = record.data
-    return Stored(
-        record.seq, data if isinstance(data, dict) else {"?": data}, record.tag, record.node
-    )
 
 
 def back_up(load: Load, work: Path, ledgers: Mapping[str, TopicLedger], cold: Path | None) -> None:
@@ -102,23 +89,11 @@ def back_up(load: Load, work: Path, ledgers: Mapping[str, TopicLedger], cold: Pa
         return
     with headwater.open(restored, read_only=True) as database:
         for name, ledger in ledgers.items():
-            reading = read_all(database, name)
+            reading = read_database(database, name, 0.0)
             load.errors += [f"backup: {each}" for each in ledger.missing_from(reading, began)]
     load.tally.add("backups restored and compared")
     shutil.rmtree(restored)
     file.unlink()
-
-
-def read_all(database: ReadOnlyDatabase, name: str) -> TopicReading:
-    reading = TopicReading()
-    cursor = 0
-    while True:
-        diff = database.diff(name, cursor, limit=PAGE)
-        reading.records += map(stored, diff.records)
-        reading.head_seq, reading.earliest_seq = diff.head_seq, diff.earliest_seq
-        cursor = diff.next_from_seq
-        if diff.caught_up:
-            return reading
 
 
 def run(words: list[str]) -> tuple[int, str]:

@@ -19,7 +19,7 @@ from headwater.testing.torture.http_client import (
 from headwater.testing.torture.outcome import End, RunOutcome
 from headwater.testing.torture.reading import read_topic
 from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger, TopicReading
-from headwater.testing.torture.topics import body_of, resolve_write
+from headwater.testing.torture.topics import body_of, send_write
 
 NAMES: Final = tuple(f"d-{number}" for number in range(6))
 DROP_SHARE: Final = 0.08
@@ -122,16 +122,7 @@ class DropActor(Actor):
         tags = (None,) * random.choice((1, 1, 5))
         identity = f"{name.name}.{generation.number}.{turn}"
         write = LedgerWrite(identity, tags, "w", turn, time.monotonic())
-        generation.ledger.send(write)
-        try:
-            answer = client.post(topic_path(name.name), body_of(write, random.choice((0, 500))))
-        except NotSentError:
-            generation.ledger.refuse(identity)
-            raise
-        except NoReplyError:
-            generation.ledger.lose(identity)
-            raise
-        resolve_write(load, generation.ledger, write, answer)
+        send_write(load, generation.ledger, write, client, body_of(write, random.choice((0, 500))))
 
     @staticmethod
     def _drop(load: Load, name: Name, client: HttpClient) -> None:
@@ -150,15 +141,14 @@ class DropActor(Actor):
             generation.dropped = before
 
     def check(self, check: LedgerCheck) -> None:
-        client = check.client()
-        for name in self.names.values():
-            reading: TopicReading | None = None
-            answer = client.get(topic_path(name.name, "?touch=false"))
-            if answer.is_ok:
-                reading = read_topic(client, name.name)
-            elif answer.status != NOT_FOUND:
-                raise NoReplyError(f"{name.name}: {answer}")
-            if name.generations or reading is not None:
-                check.report(name.name, name.compare(reading, check.end))
-            check.load.tally.add("dropped names compared")
-        client.close()
+        with check.client() as client:
+            for name in self.names.values():
+                reading: TopicReading | None = None
+                answer = client.get(topic_path(name.name, "?touch=false"))
+                if answer.is_ok:
+                    reading = read_topic(client, name.name)
+                elif answer.status != NOT_FOUND:
+                    raise NoReplyError(f"{name.name}: {answer}")
+                if name.generations or reading is not None:
+                    check.report(name.name, name.compare(reading, check.end))
+                check.load.tally.add("dropped names compared")

@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from headwater.testing.torture.actor import Actor, LedgerCheck, Load
-from headwater.testing.torture.http_client import NoReplyError, topic_path
+from headwater.testing.torture.http_client import topic_path
 from headwater.testing.torture.reading import read_topic
 from headwater.testing.torture.topic_ledger import LedgerWrite, TopicLedger, record_data
 
@@ -32,11 +32,8 @@ class EmbeddedActor(Actor):
         self._runs = 0
 
     def prepare(self, load: Load) -> None:
-        client = load.client()
-        answer = client.put(topic_path(TOPIC), {})
-        client.close()
-        if not answer.is_ok:
-            raise NoReplyError(f"{TOPIC} could not be made: {answer}")
+        with load.client() as client:
+            client.make(topic_path(TOPIC), {})
 
     def own(self, load: Load) -> list[str]:
         """No other process has the directory now."""
@@ -85,10 +82,8 @@ class EmbeddedActor(Actor):
         self.ledger.lose_power(since, since)
 
     def check(self, check: LedgerCheck) -> None:
-        client = check.client()
-        reading = read_topic(client, TOPIC)
-        check.report(TOPIC, self.ledger.check(reading, check.end))
-        client.close()
+        with check.client() as client:
+            check.report(TOPIC, self.ledger.check(read_topic(client, TOPIC), check.end))
 
 
 def main() -> None:

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
 
+from headwater.api.machine_requests import ApplyEvent, CreateInstance, DeleteInstance, PutMachine
 from headwater.core.errors import HeadwaterError
-from headwater.engine.database import Database
 from headwater.model.machines.errors import MachineError
 from headwater.testing.clock import ManualClock
 from headwater.testing.crash_plan import CrashKind, CrashPlan
@@ -28,14 +28,12 @@ from headwater.testing.torture.machine_ledger import (
     InstanceCondition,
     MachineLedger,
 )
-from headwater.testing.torture.outcome import BrokenPromise, End, RunOutcome, Tally
+from headwater.testing.torture.outcome import BrokenPromise, End, RunOutcome, Tally, violations_of
 from headwater.testing.torture.plan import random_of
+from headwater.testing.torture.reading import database_pages, read_database
 from headwater.testing.torture.topic_ledger import (
     LedgerWrite,
-    SeenGap,
-    Stored,
     TopicLedger,
-    TopicReading,
     record_data,
 )
 
@@ -118,7 +116,8 @@ class FakeLife:
         database.create("capped", cap_records=30)
         database.create("disk", durability="disk")
         database.create("jobs", type="queue", lease_ms=1_000)
-        stores.machine(partial(stores.machines.put_machine, MACHINE, 1, DEFINITION))
+        put = PutMachine(MACHINE, 1, DEFINITION)
+        stores.machine(partial(stores.machines.submit, put))
         stores.make_kafka_topic(PARTITIONS)
 
     # -- operations
@@ -189,21 +188,20 @@ class FakeLife:
         usable = [each for each in self._machines.instances.values() if each.is_usable]
         if len(usable) < 5:
             instance = self._machines.add(f"i{next(self._numbers)}")
-            stores.machine(
-                partial(machines.create_instance, MACHINE, 1, instance.identity, {"n": 0})
-            )
+            create = CreateInstance(MACHINE, 1, instance.identity, {"n": 0})
+            stores.machine(partial(machines.submit, create))
             self._machines.record(instance, InstanceCondition(True, 0), self._step)
             return
         instance = random.choice(usable)
         count = instance.now.count
         if random.random() < 0.04:
-            stores.machine(partial(machines.delete_instance, instance.identity))
+            stores.machine(partial(machines.submit, DeleteInstance(instance.identity)))
             self._machines.record(instance, InstanceCondition(False, count), self._step)
         elif random.random() < 0.05:
             machines.compact()
         else:
-            payload = {"n": count + 1}
-            stores.machine(partial(machines.apply_event, instance.identity, "GO", payload))
+            event = ApplyEvent(instance.identity, "GO", {"n": count + 1})
+            stores.machine(partial(machines.submit, event))
             self._machines.record(instance, InstanceCondition(True, count + 1), self._step)
 
     def _produce(self, stores: Stores) -> None:
@@ -267,7 +265,7 @@ class FakeLife:
     def _check(self, stores: Stores) -> list[BrokenPromise]:
         wrong: list[BrokenPromise] = []
         for name, ledger in self._topics.items():
-            reading = read_topic(stores.database, name, self._step)
+            reading = read_database(stores.database, name, self._step)
             self._tally.add("records compared", len(reading.records))
             wrong += violations_of(name, ledger.check(reading, self._end))
         known: dict[str, dict[str, Any]] = {}
@@ -282,7 +280,8 @@ class FakeLife:
         wrong += violations_of("k", self._kafka.check(partitions, {}, self._step))
         self._write_transitions(stores)
         if stores.database.engine.find(TRANSITIONS) is not None:
-            transitions = read_raw(stores.database, TRANSITIONS)
+            pages = database_pages(stores.database, TRANSITIONS)
+            transitions = [record.data for page in pages for record in page.records]
             wrong += violations_of(TRANSITIONS, self._machines.check_transitions(transitions))
         return wrong
 
@@ -299,36 +298,3 @@ class FakeLife:
 
 class JobCameBackError(HeadwaterError):
     """A job whose ack was answered was delivered."""
-
-
-def violations_of(who: str, wrong: list[str]) -> list[BrokenPromise]:
-    split = [each.partition(": ") for each in wrong]
-    return [BrokenPromise(who, promise, what) for promise, _, what in split]
-
-
-def read_topic(database: Database, name: str, at: float) -> TopicReading:
-    reading = TopicReading(at=at)
-    cursor = 0
-    while True:
-        diff = database.diff(name, cursor, limit=1_000)
-        reading.records += [
-            Stored(each.seq, each.data, each.tag, each.node) for each in diff.records
-        ]
-        if diff.tombstone is not None:
-            tombstone = diff.tombstone
-            reading.gaps.append(SeenGap(tombstone.gap_from, tombstone.gap_to, tombstone.reason))
-        reading.head_seq, reading.earliest_seq = diff.head_seq, diff.earliest_seq
-        cursor = diff.next_from_seq
-        if diff.caught_up:
-            return reading
-
-
-def read_raw(database: Database, name: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    cursor = 0
-    while True:
-        diff = database.diff(name, cursor, limit=1_000)
-        found += [each.data for each in diff.records]
-        cursor = diff.next_from_seq
-        if diff.caught_up:
-            return found

@@ -31,7 +31,7 @@ from headwater.engine.kafka.store import KafkaStore
 from headwater.engine.machines.positions import restore_holds
 from headwater.engine.machines.store import MachineStore
 from headwater.engine.machines.transition_feeder import TransitionFeeder
-from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.maintenance.housekeeping import MaintenanceThread
 from headwater.engine.owner import Pending
 from headwater.engine.routers.copy_rounds import ForwarderThread
 from headwater.engine.state.retention_holds import RetentionHolds

@@ -97,6 +97,18 @@ class HttpClient:
     def put(self, path: str, body: Mapping[str, Any]) -> HttpReply:
         return self.request("PUT", path, body)
 
+    def make(self, path: str, settings: Mapping[str, Any]) -> None:
+        """What a life begins with: it must be there."""
+        answer = self.put(path, settings)
+        if not answer.is_ok:
+            raise NoReplyError(f"{path} could not be made: {answer}")
+
+    def __enter__(self) -> HttpClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
     def close(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:

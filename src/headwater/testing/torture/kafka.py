@@ -10,6 +10,7 @@ import itertools
 import json
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -26,7 +27,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from headwater.testing.torture.actor import Actor, LedgerCheck, Load
-from headwater.testing.torture.http_client import HttpClient, NoReplyError, topic_path
+from headwater.testing.torture.http_client import NoReplyError, topic_path
 from headwater.testing.torture.kafka_ledger import KafkaLedger, Message, PartitionReading
 from headwater.testing.torture.outcome import End
 from headwater.testing.torture.reading import read_topic
@@ -75,11 +76,8 @@ class KafkaActor(Actor):
                 done.result(PATIENCE_S)
             except KafkaException as error:
                 raise NoReplyError(f"{name} could not be made: {error}") from error
-        client = load.client()
-        answer = client.put(topic_path(NATIVE), {"idempotency_window_ms": 604_800_000})
-        client.close()
-        if not answer.is_ok:
-            raise NoReplyError(f"{NATIVE} could not be made: {answer}")
+        with load.client() as client:
+            client.make(topic_path(NATIVE), {"idempotency_window_ms": 604_800_000})
 
     def begin(self, load: Load) -> None:
         for name, options in (
@@ -135,31 +133,12 @@ class KafkaActor(Actor):
             partition = random.randrange(PARTITIONS)
             ledger.send(message, partition)
 
-            def note(
-                error: KafkaError | None, delivered: Delivered, sent: Message = message
-            ) -> None:
-                self._note(load, ledger, sent, error, delivered)
+            def acked(delivered: Delivered, sent: Message = message) -> None:
+                offset = delivered.offset() or 0
+                ledger.ack(sent, delivered.partition() or 0, offset, time.monotonic())
 
-            try:
-                sender.producer.produce(topic, message.value, partition=partition, on_delivery=note)
-            except BufferError:
-                sender.producer.poll(0.05)
-            sender.producer.poll(0)
+            self._hand_over(load, sender, topic, message.value, partition, acked)
             load.stop.wait(random.choice((0, 0, 0, 0.01)))
-
-    @staticmethod
-    def _note(
-        load: Load,
-        ledger: KafkaLedger,
-        sent: Message,
-        error: KafkaError | None,
-        delivered: Delivered,
-    ) -> None:
-        if error is None:
-            ledger.ack(sent, delivered.partition() or 0, delivered.offset() or 0, time.monotonic())
-            load.tally.add("messages acked")
-        else:
-            load.tally.add("messages unknown")
 
     def _produce_native(self, load: Load, sender: RoundProducer) -> None:
         random = load.random("kafka", NATIVE)
@@ -169,25 +148,45 @@ class KafkaActor(Actor):
             write = LedgerWrite(f"{NATIVE}.{turn}", (None,), sender.name, turn, time.monotonic())
             ledger.send(write)
 
-            def note(
-                error: KafkaError | None, delivered: Delivered, sent: LedgerWrite = write
-            ) -> None:
-                if error is None:
-                    seq = (delivered.offset() or 0) + 1
-                    ledger.ack(sent.identity, seq, seq, time.monotonic())
-                    load.tally.add("messages acked")
-                else:
-                    ledger.lose(sent.identity, is_ordered=False)
-                    load.tally.add("messages unknown")
+            def acked(delivered: Delivered, sent: LedgerWrite = write) -> None:
+                seq = (delivered.offset() or 0) + 1
+                ledger.ack(sent.identity, seq, seq, time.monotonic())
 
-            try:
-                value = json.dumps(record_data(write.identity, 0)).encode()
-                sender.producer.produce(NATIVE, value, on_delivery=note)
-            except BufferError:
+            def lost(sent: LedgerWrite = write) -> None:
+                ledger.lose(sent.identity, is_ordered=False)
+
+            value = json.dumps(record_data(write.identity, 0)).encode()
+            if not self._hand_over(load, sender, NATIVE, value, 0, acked, lost):
                 ledger.refuse(write.identity)
-                sender.producer.poll(0.05)
-            sender.producer.poll(0)
             load.stop.wait(random.uniform(0, 0.01))
+
+    @staticmethod
+    def _hand_over(
+        load: Load,
+        sender: RoundProducer,
+        topic: str,
+        value: bytes,
+        partition: int,
+        acked: Callable[[Delivered], None],
+        lost: Callable[[], None] = lambda: None,
+    ) -> bool:
+        """To the producer, which says later what became of it. False when it has no room."""
+
+        def note(error: KafkaError | None, delivered: Delivered) -> None:
+            if error is None:
+                acked(delivered)
+            else:
+                lost()
+            load.tally.add("messages acked" if error is None else "messages unknown")
+
+        try:
+            sender.producer.produce(topic, value, partition=partition, on_delivery=note)
+        except BufferError:
+            sender.producer.poll(0.05)
+            return False
+        finally:
+            sender.producer.poll(0)
+        return True
 
     def _consume(self, load: Load, number: int) -> None:
         """A member of the group: what it read it commits, and then asks for more."""
@@ -298,12 +297,8 @@ class KafkaActor(Actor):
                 check.load.tally.add("messages compared", count)
         finally:
             consumer.close()
-        client = check.client()
-        self._check_native(check, client)
-        client.close()
-
-    def _check_native(self, check: LedgerCheck, client: HttpClient) -> None:
-        reading = read_topic(client, NATIVE)
+        with check.client() as client:
+            reading = read_topic(client, NATIVE)
         check.report(NATIVE, self.native.check(reading, check.end))
         check.load.tally.add("messages compared", len(reading.records))
 

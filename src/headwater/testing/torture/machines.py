@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from importlib.util import find_spec
 from random import Random
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import quote
 
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Actor, LedgerCheck, Load
@@ -32,10 +32,6 @@ INSTANCES_OF_A_CALLER: Final = 12
 BATCH_MAX: Final = 5
 LISTED: Final = 500
 PAUSE_S: Final = 0.006
-
-
-if TYPE_CHECKING:
-    from headwater.testing.torture.rcpx_client import PublishedCaller
 
 
 class MachineCaller(Protocol):
@@ -98,31 +94,6 @@ class RcpxMachineCaller:
         self._client.close()
 
 
-class Published:
-    """The published client has no batches: those are refused here."""
-
-    def __init__(self, client: PublishedCaller) -> None:
-        self._client = client
-
-    def create(self, identity: str) -> MachineReply:
-        return self._client.create(identity, MACHINE, {"n": 0})
-
-    def apply(self, identity: str, params: Mapping[str, Any]) -> MachineReply:
-        return self._client.apply(identity, params)
-
-    def batch(self, operations: list[dict[str, Any]]) -> MachineReply:
-        return MachineReply(False, {}, "BAD_REQUEST")
-
-    def delete(self, identity: str) -> MachineReply:
-        return self._client.delete(identity)
-
-    def compact(self) -> MachineReply:
-        return self._client.compact()
-
-    def close(self) -> None:
-        self._client.close()
-
-
 def reply_of(answer: HttpReply) -> MachineReply:
     if answer.is_ok:
         return MachineReply(is_ok=True, result=answer.body)
@@ -143,50 +114,36 @@ class MachineActor(Actor):
         self._numbers = itertools.count(1)
 
     def prepare(self, load: Load) -> None:
-        client = load.client()
-        answer = client.put(f"/v0/machines/{MACHINE}/versions/1", {"definition": DEFINITION})
-        client.close()
-        if not answer.is_ok:
-            raise NoReplyError(f"the machine could not be defined: {answer}")
+        with load.client() as client:
+            client.make(f"/v0/machines/{MACHINE}/versions/1", {"definition": DEFINITION})
 
     def begin(self, load: Load) -> None:
-        callers: dict[str, MachineCaller] = {
-            "http": HttpMachineCaller(load.client()),
-            "rcpx-1": RcpxMachineCaller(load.ports.rcpx),
-            "rcpx-2": RcpxMachineCaller(load.ports.rcpx),
+        callers: dict[str, Callable[[], MachineCaller]] = {
+            "http": lambda: HttpMachineCaller(load.client()),
+            "rcpx-1": lambda: RcpxMachineCaller(load.ports.rcpx),
+            "rcpx-2": lambda: RcpxMachineCaller(load.ports.rcpx),
         }
         if find_spec("rstmdb") is not None:
             # Late: it is not among what Headwater needs.
-            from headwater.testing.torture.rcpx_client import PublishedCaller
+            from headwater.testing.torture.published_client import PublishedCaller
 
-            callers["published"] = Published(PublishedCaller(load.ports.rcpx))
-        for name, caller in callers.items():
-            load.begin(f"machines/{name}", partial(self._call, load, name, caller))
+            callers["published"] = partial(PublishedCaller, load.ports.rcpx)
+        for name, connect in callers.items():
+            owned = self._owned.setdefault(name, [])
+            step = partial(self._step, load, name, owned)
+            load.begin_steps_of(f"machines/{name}", connect, step, PAUSE_S)
 
     def lose_power(self, since: float) -> None:
         self.ledger.lose_power(since)
 
     # -- the load
 
-    def _call(self, load: Load, name: str, caller: MachineCaller) -> None:
-        random = load.random("machines", name)
-        owned = self._owned.setdefault(name, [])
-        try:
-            while not load.stop.is_set():
-                try:
-                    self._step(load, name, caller, owned, random)
-                except (NotSentError, NoReplyError):
-                    load.stop.wait(AWAY_PAUSE_S)
-                load.stop.wait(random.uniform(0, 2 * PAUSE_S))
-        finally:
-            caller.close()
-
     def _step(
         self,
         load: Load,
         name: str,
-        caller: MachineCaller,
         owned: list[LedgerInstance],
+        caller: MachineCaller,
         random: Random,
     ) -> None:
         usable = [each for each in owned if each.is_usable]
@@ -279,21 +236,20 @@ class MachineActor(Actor):
     # -- the check
 
     def check(self, check: LedgerCheck) -> None:
-        client = check.client()
-        read: dict[str, dict[str, Any] | None] = {
-            each["instance_id"]: each for each in self._listed(client)
-        }
-        for identity, instance in self.ledger.instances.items():
-            if identity in read or instance.doubts:
-                answer = client.get(f"/v0/instances/{quote(identity)}")
-                read[identity] = answer.body if answer.is_ok else None
-        known = {each: seen for each, seen in read.items() if seen is not None}
-        check.report("instances", self.ledger.compare(known, time.monotonic()))
-        self._repeat(check, client)
-        check.report(TRANSITIONS, self._transitions(client))
-        check.load.tally.add("instances compared", len(known))
-        check.load.tally.add("transitions compared", self.ledger.transitions_expected())
-        client.close()
+        with check.client() as client:
+            read: dict[str, dict[str, Any] | None] = {
+                each["instance_id"]: each for each in self._listed(client)
+            }
+            for identity, instance in self.ledger.instances.items():
+                if identity in read or instance.doubts:
+                    answer = client.get(f"/v0/instances/{quote(identity)}")
+                    read[identity] = answer.body if answer.is_ok else None
+            known = {each: seen for each, seen in read.items() if seen is not None}
+            check.report("instances", self.ledger.compare(known, time.monotonic()))
+            self._repeat(check, client)
+            check.report(TRANSITIONS, self._transitions(client))
+            check.load.tally.add("instances compared", len(known))
+            check.load.tally.add("transitions compared", self.ledger.transitions_expected())
 
     @staticmethod
     def _listed(client: HttpClient) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -40,6 +41,12 @@ class BrokenPromise:
 
     def __str__(self) -> str:
         return f"{self.promise}: {self.who}: {self.what}"
+
+
+def violations_of(who: str, wrong: Iterable[str]) -> list[BrokenPromise]:
+    """From lines that say the promise first."""
+    split = [each.partition(": ") for each in wrong]
+    return [BrokenPromise(who, promise, what) for promise, _, what in split]
 
 
 class Tally:

@@ -21,7 +21,8 @@ import json
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -36,9 +37,9 @@ from headwater.testing.torture.http_client import (
     topic_path,
 )
 from headwater.testing.torture.outcome import RunOutcome
-from headwater.testing.torture.reading import diff, events, read_topic, stored
+from headwater.testing.torture.reading import pages, pushed, read_topic, stored
 from headwater.testing.torture.topic_ledger import LedgerWrite, Stored, TopicLedger, shortened
-from headwater.testing.torture.topics import body_of, resolve_write
+from headwater.testing.torture.topics import body_of, send_write
 
 
 @dataclass(slots=True)
@@ -191,6 +192,15 @@ KINDS: Final = (
 )
 
 
+def lease_of(
+    job: Mapping[str, Any], node: str, sent_at: float, answered_at: float, lease_ms: int
+) -> Lease:
+    return Lease(
+        int(job["$seq"]), node, int(job["lease_id"]), int(job["deliveries"]), sent_at, answered_at,
+        lease_ms / 1_000, job.get("$tag"),
+    )  # fmt: skip
+
+
 class QueueActor(Actor):
     name = "queues"
 
@@ -206,15 +216,12 @@ class QueueActor(Actor):
         self._letters_known: dict[str, set[int]] = {}
 
     def prepare(self, load: Load) -> None:
-        client = load.client()
         topics: dict[str, dict[str, Any]] = {DEAD_LETTERS: {"idempotency_window_ms": WEEK_MS}}
         for kind in self._kinds:
             topics[kind.name] = {"type": "queue", "lease_ms": LEASE_MS, **kind.settings}
-        for name, settings in topics.items():
-            answer = client.put(topic_path(name), settings)
-            if not answer.is_ok:
-                raise NoReplyError(f"{name} could not be made: {answer}")
-        client.close()
+        with load.client() as client:
+            for name, settings in topics.items():
+                client.make(topic_path(name), settings)
 
     def begin(self, load: Load) -> None:
         for kind in self._kinds:
@@ -243,16 +250,7 @@ class QueueActor(Actor):
         count = random.choice((1, 1, 3, BATCH_MAX))
         tags = tuple(random.choice(FIFO_TAGS) for _ in range(count))
         write = LedgerWrite(f"{kind.name}.{turn}", tags, producer, turn, time.monotonic())
-        ledger.send(write)
-        try:
-            answer = client.post(topic_path(kind.name), body_of(write, 20))
-        except NotSentError:
-            ledger.refuse(write.identity)
-            raise
-        except NoReplyError:
-            ledger.lose(write.identity, is_ordered=load.server_left.is_set())
-            raise
-        resolve_write(load, ledger, write, answer)
+        send_write(load, ledger, write, client, body_of(write, 20))
 
     def _work(
         self, load: Load, kind: JobKind, node: str, client: HttpClient, random: Random
@@ -296,41 +294,27 @@ class QueueActor(Actor):
     ) -> None:
         ledger = self.ledgers[kind.name]
         held: list[Lease] = []
-        connection = http.client.HTTPConnection("127.0.0.1", load.ports.http, PUSHED_SILENCE_S)
         requested_at, left = time.monotonic(), random.randint(5, 100)
-        try:
-            connection.request("GET", path)
-            response = connection.getresponse()
-            if response.status != 200:
-                return
-            for name, data in events(load, response):
-                if name != "job":
-                    continue
-                job = json.loads(data)
-                lease = Lease(
-                    int(job["$seq"]),
-                    node,
-                    int(job["lease_id"]),
-                    int(job["deliveries"]),
+        with closing(pushed(load, path, PUSHED_SILENCE_S)) as stream:
+            try:
+                for name, data in stream:
+                    if name != "job":
+                        continue
+                    job = json.loads(data)
                     # It was given at some time since the stream was asked for, and no earlier.
-                    requested_at,
-                    time.monotonic(),
-                    LEASE_MS / 1_000,
-                    job.get("$tag"),
-                    is_pushed=True,
-                )
-                held.append(lease)
-                ledger.claimed(lease, stored(job))
-                load.tally.add("jobs pushed")
-                if random.random() < 0.9:
-                    self._ack(load, kind, lease, client)
-                left -= 1
-                if not left:
-                    return
-        finally:
-            for lease in held:
-                ledger.release(lease)  # before the server gets the request
-            connection.close()
+                    lease = lease_of(job, node, requested_at, time.monotonic(), LEASE_MS)
+                    lease.is_pushed = True
+                    held.append(lease)
+                    ledger.claimed(lease, stored(job))
+                    load.tally.add("jobs pushed")
+                    if random.random() < 0.9:
+                        self._ack(load, kind, lease, client)
+                    left -= 1
+                    if not left:
+                        return
+            finally:
+                for lease in held:
+                    ledger.release(lease)  # before the server sees the end of the stream
 
     def _claim(
         self, load: Load, kind: JobKind, node: str, client: HttpClient, count: int, lease_ms: int
@@ -344,16 +328,7 @@ class QueueActor(Actor):
         ledger = self.ledgers[kind.name]
         leases = []
         for job in answer.body["claimed"]:
-            lease = Lease(
-                int(job["$seq"]),
-                node,
-                int(job["lease_id"]),
-                int(job["deliveries"]),
-                sent_at,
-                answered_at,
-                lease_ms / 1_000,
-                job.get("$tag"),
-            )
+            lease = lease_of(job, node, sent_at, answered_at, lease_ms)
             ledger.claimed(lease, stored(job))
             leases.append(lease)
         load.tally.add("jobs delivered", len(leases))
@@ -397,48 +372,40 @@ class QueueActor(Actor):
     # -- the check
 
     def check(self, check: LedgerCheck) -> None:
-        client = check.client()
-        letters = self._letters(client, check)
-        for kind in self._kinds:
-            ledger = self.ledgers[kind.name]
-            known = self._letters_known.setdefault(kind.name, set())
-            for seq in letters.get(kind.name, set()) - known:
-                # A crash between the copy and the delete leaves both, so one that was a letter
-                # before may be delivered again, and acked. One that was acked is done.
-                known.add(seq)
-                removal = ledger.topic.removal(seq)
-                if removal is not None and removal[0] is RunOutcome.ACKED:
-                    check.report(kind.name, [f"I8: job {seq} was acked and is a dead letter"])
-                ledger.topic.remove(seq, RunOutcome.UNKNOWN, 0.0)
-            reading = read_topic(client, kind.name)
-            check.report(kind.name, ledger.topic.check(reading, check.end))
-            check.report(kind.name, ledger.findings())
-            check.load.tally.add("jobs compared", len(reading.records))
-            present = {each.seq: each for each in reading.records}
-            changed = [
-                f"I1: job {seq} was delivered as {job} and is {present[seq]}"
-                for seq, job in ledger.delivered.items()
-                if seq in present and present[seq].key != job.key
-            ]
-            check.report(kind.name, changed)
-            if check.is_last and kind.name == "q-plain":
-                self._drain(client, check, kind, set(present))
-        client.close()
+        with check.client() as client:
+            letters = self._letters(client, check)
+            for kind in self._kinds:
+                ledger = self.ledgers[kind.name]
+                known = self._letters_known.setdefault(kind.name, set())
+                for seq in letters.get(kind.name, set()) - known:
+                    # A crash between the copy and the delete leaves both, so one that was a letter
+                    # before may be delivered again, and acked. One that was acked is done.
+                    known.add(seq)
+                    removal = ledger.topic.removal(seq)
+                    if removal is not None and removal[0] is RunOutcome.ACKED:
+                        check.report(kind.name, [f"I8: job {seq} was acked and is a dead letter"])
+                    ledger.topic.remove(seq, RunOutcome.UNKNOWN, 0.0)
+                reading = read_topic(client, kind.name)
+                check.report(kind.name, ledger.topic.check(reading, check.end))
+                check.report(kind.name, ledger.findings())
+                check.load.tally.add("jobs compared", len(reading.records))
+                present = {each.seq: each for each in reading.records}
+                changed = [
+                    f"I1: job {seq} was delivered as {job} and is {present[seq]}"
+                    for seq, job in ledger.delivered.items()
+                    if seq in present and present[seq].key != job.key
+                ]
+                check.report(kind.name, changed)
+                if check.is_last and kind.name == "q-plain":
+                    self._drain(client, check, kind, set(present))
 
     def _letters(self, client: HttpClient, check: LedgerCheck) -> dict[str, set[int]]:
         """Seqs of the jobs that are dead letters, by queue. None is there twice."""
         dead_letters: Counter[tuple[str, int]] = Counter()
-        cursor = 0
-        while True:
-            answer = diff(client, DEAD_LETTERS, cursor)
-            if not answer.is_ok:
-                raise NoReplyError(f"diff of {DEAD_LETTERS}: {answer}")
-            for record in answer.body["records"]:
+        for page in pages(client, DEAD_LETTERS):
+            for record in page["records"]:
                 meta = record["meta"]
                 dead_letters[str(meta["$dead_letter_from"]), int(meta["$dead_letter_src_seq"])] += 1
-            cursor = int(answer.body["next_from_seq"])
-            if answer.body["caught_up"]:
-                break
         twice = [
             f"I2: {each} is a dead letter {count} times"
             for each, count in dead_letters.items()

@@ -1,19 +1,13 @@
-"""Callers of state machines: a small RCPX client of our own making, and the published one.
-
-Ours sends binary frames, one request at a time. `rstmdb` is not ours.
-"""
+"""A small RCPX client of our own making: binary frames, one request at a time."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-
-import rstmdb
 
 from headwater.testing.torture.http_client import ANSWER_TIMEOUT_S, NoReplyError, NotSentError
 
@@ -96,61 +90,3 @@ class RcpxClient:
                 raise EOFError("the server hung up")
             chunks += chunk
         return bytes(chunks)
-
-
-Work = Callable[[rstmdb.Client], Awaitable[Any]]
-
-
-class PublishedCaller:
-    """For one thread, which runs the client's loop while it waits."""
-
-    def __init__(self, port: int) -> None:
-        self._port = port
-        self._loop = asyncio.new_event_loop()
-        self._client: rstmdb.Client | None = None
-
-    def create(self, identity: str, machine: str, context: dict[str, Any]) -> MachineReply:
-        return self._request(lambda client: client.create_instance(machine, 1, identity, context))
-
-    def apply(self, identity: str, params: Mapping[str, Any]) -> MachineReply:
-        return self._request(lambda client: client.apply_event(identity, **params))
-
-    def delete(self, identity: str) -> MachineReply:
-        return self._request(lambda client: client.delete_instance(identity))
-
-    def compact(self) -> MachineReply:
-        return self._request(lambda client: client.compact())
-
-    def close(self) -> None:
-        self._leave()
-        self._loop.close()
-
-    def _request(self, work: Work) -> MachineReply:
-        client = self._connected()
-        try:
-            self._loop.run_until_complete(asyncio.wait_for(work(client), ANSWER_TIMEOUT_S))
-        except rstmdb.ServerError as error:
-            return MachineReply(False, {"error": str(error)}, error.code.value)
-        except (rstmdb.RstmdbError, OSError, EOFError, TimeoutError) as error:
-            self._leave()
-            raise NoReplyError(f"rstmdb: {error!r}") from error
-        return MachineReply(is_ok=True, result={})
-
-    def _connected(self) -> rstmdb.Client:
-        if self._client is None:
-            client = rstmdb.Client(port=self._port, request_timeout=ANSWER_TIMEOUT_S)
-            try:
-                self._loop.run_until_complete(client.connect())
-            except (rstmdb.RstmdbError, OSError, EOFError, TimeoutError) as error:
-                raise NotSentError(str(error)) from error
-            self._client = client
-        return self._client
-
-    def _leave(self) -> None:
-        client, self._client = self._client, None
-        if client is None:
-            return
-        try:
-            self._loop.run_until_complete(asyncio.wait_for(client.close(), 5.0))
-        except (rstmdb.RstmdbError, OSError, TimeoutError):
-            return  # it was gone already

@@ -57,31 +57,29 @@ class RouterActor(TopicActor):
 
     def prepare(self, load: Load) -> None:
         super().prepare(load)
-        client = load.client()
-        for router in ROUTERS:
-            answer = client.put(f"/v0/routers/{router.name}", router.settings())
-            if not answer.is_ok:
-                raise NoReplyError(f"router {router.name} could not be made: {answer}")
-        client.close()
+        with load.client() as client:
+            for router in ROUTERS:
+                client.make(f"/v0/routers/{router.name}", router.settings())
 
     def check(self, check: LedgerCheck) -> None:
         super().check(check)
-        client = check.client()
-        contents = {SOURCE.name: read_topic(client, SOURCE.name).records}
-        for router in ROUTERS:
-            self._wait_until_caught_up(client, check, router)
-            copies = read_topic(client, router.dest).records
-            contents[router.dest] = copies
-            originals = [
-                each
-                for each in contents[router.source]
-                if router.tag is None or each.tag == router.tag
-            ]
-            check.report(router.dest, copy_findings(originals, copies, is_exact=router.is_exact))
-            if router.is_exact:
-                check.report(router.dest, self._moved(router.dest, copies))
-            check.load.tally.add("copies compared", len(copies))
-        client.close()
+        with check.client() as client:
+            contents = {SOURCE.name: read_topic(client, SOURCE.name).records}
+            for router in ROUTERS:
+                self._wait_until_caught_up(client, check, router)
+                copies = read_topic(client, router.dest).records
+                contents[router.dest] = copies
+                originals = [
+                    each
+                    for each in contents[router.source]
+                    if router.tag is None or each.tag == router.tag
+                ]
+                check.report(
+                    router.dest, copy_findings(originals, copies, is_exact=router.is_exact)
+                )
+                if router.is_exact:
+                    check.report(router.dest, self._moved(router.dest, copies))
+                check.load.tally.add("copies compared", len(copies))
 
     def _moved(self, topic: str, copies: Sequence[Stored]) -> list[str]:
         places = self._copy_positions.get(topic, {})

@@ -9,6 +9,7 @@ from __future__ import annotations
 import http.client
 import json
 import time
+from contextlib import closing
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -18,7 +19,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from headwater.testing.torture.actor import AWAY_PAUSE_S, Load
 from headwater.testing.torture.http_client import NoReplyError, NotSentError
-from headwater.testing.torture.reading import events, stored_all
+from headwater.testing.torture.reading import pushed, stored_all
 from headwater.testing.torture.topic_ledger import Followed, LedgerWrite, SeenGap
 from headwater.testing.torture.topics import TAGS, TopicActor, WriteKind, body_of
 
@@ -61,27 +62,19 @@ class Streams(TopicActor):
 
     def _follow_events(self, load: Load, kind: WriteKind, reader: str) -> None:
         cursor = self._cursors.get(reader, 0)
-        client = load.client()
         body = {
             "topics": {kind.name: {"from_seq": cursor}},
             "heartbeat_ms": 1_000,
             "include_tags": True,
         }
-        answer = client.post("/v0/watch", body)
-        client.close()
+        with load.client() as client:
+            answer = client.post("/v0/watch", body)
         if not answer.is_ok:
             return
-        connection = http.client.HTTPConnection("127.0.0.1", load.ports.http, SILENCE_S)
-        try:
-            connection.request("GET", f"/v0/watch/{answer.body['wid']}")
-            response = connection.getresponse()
-            if response.status != 200:
-                return
-            for name, data in events(load, response):
+        with closing(pushed(load, f"/v0/watch/{answer.body['wid']}", SILENCE_S)) as stream:
+            for name, data in stream:
                 if name in ("record", "tombstone"):
                     self._note(load, kind, reader, name, json.loads(data))
-        finally:
-            connection.close()
 
     def _note(
         self, load: Load, kind: WriteKind, reader: str, name: str, said: dict[str, Any]

@@ -75,12 +75,9 @@ class TopicActor(Actor):
         self._cursors: dict[str, int] = {}
 
     def prepare(self, load: Load) -> None:
-        client = load.client()
-        for kind in self._kinds:
-            answer = client.put(topic_path(kind.name), kind.settings())
-            if not answer.is_ok:
-                raise NoReplyError(f"{kind.name} could not be made: {answer}")
-        client.close()
+        with load.client() as client:
+            for kind in self._kinds:
+                client.make(topic_path(kind.name), kind.settings())
 
     def begin(self, load: Load) -> None:
         for kind in self._kinds:
@@ -99,15 +96,14 @@ class TopicActor(Actor):
         self._cursors.clear()
 
     def check(self, check: LedgerCheck) -> None:
-        client = check.client()
-        for kind in self._kinds:
-            ledger = self.ledgers[kind.name]
-            reading = read_topic(client, kind.name)
-            check.report(kind.name, ledger.check(reading, check.end))
-            check.load.tally.add("records compared", len(reading.records))
-            if kind.has_keys and not check.is_last:
-                self._send_again(client, check, ledger)
-        client.close()
+        with check.client() as client:
+            for kind in self._kinds:
+                ledger = self.ledgers[kind.name]
+                reading = read_topic(client, kind.name)
+                check.report(kind.name, ledger.check(reading, check.end))
+                check.load.tally.add("records compared", len(reading.records))
+                if kind.has_keys and not check.is_last:
+                    self._send_again(client, check, ledger)
 
     # -- writes
 
@@ -128,27 +124,7 @@ class TopicActor(Actor):
         if random.random() < 0.05:
             # Refused as a whole: a tag that is too long stands at the end.
             body["records"].append({"data": 1, "tag": "x" * 300})
-        ledger.send(write)
-        self._send(load, ledger, write, client, body)
-
-    def _send(
-        self,
-        load: Load,
-        ledger: TopicLedger,
-        write: LedgerWrite,
-        client: HttpClient,
-        body: dict[str, Any],
-    ) -> None:
-        try:
-            answer = client.post(topic_path(ledger.name), body)
-        except NoReplyError:
-            ledger.lose(write.identity, is_ordered=load.server_left.is_set())
-            load.tally.add("writes unknown")
-            raise
-        except NotSentError:
-            ledger.refuse(write.identity)
-            raise
-        resolve_write(load, ledger, write, answer)
+        send_write(load, ledger, write, client, body)
 
     def _send_again(self, client: HttpClient, check: LedgerCheck, ledger: TopicLedger) -> None:
         """Unknown writes under their keys: what was there is answered, what was not is written."""
@@ -221,6 +197,23 @@ def body_of(write: LedgerWrite, padding: int) -> dict[str, Any]:
     if write.idempotency_key is not None:
         body["idempotency_key"] = write.idempotency_key
     return body
+
+
+def send_write(
+    load: Load, ledger: TopicLedger, write: LedgerWrite, client: HttpClient, body: dict[str, Any]
+) -> None:
+    """Send it, and have the ledger know what became of it."""
+    ledger.send(write)
+    try:
+        answer = client.post(topic_path(ledger.name), body)
+    except NoReplyError:
+        ledger.lose(write.identity, is_ordered=load.server_left.is_set())
+        load.tally.add("writes unknown")
+        raise
+    except NotSentError:
+        ledger.refuse(write.identity)
+        raise
+    resolve_write(load, ledger, write, answer)
 
 
 def resolve_write(load: Load, ledger: TopicLedger, write: LedgerWrite, answer: HttpReply) -> None:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import pytest
 
+from headwater.api.machine_requests import ApplyEvent, CreateInstance, PutMachine
 from headwater.config.machines import MachineSettings
 from headwater.core.clock import SystemClock
 from headwater.disk import PosixDisk
@@ -50,15 +51,15 @@ class Asking:
 def test_many_writers_share_syncs_and_all_is_there_after_a_restart(tmp_path: Path) -> None:
     asking = Asking(tmp_path)
     store = asking.store
-    asking.ask(partial(store.put_machine, "order", 1, ORDER))
+    asking.ask(partial(store.submit, PutMachine("order", 1, ORDER)))
     rounds = 10
 
     def write(number: int) -> None:
         name = f"i{number}"
-        asking.ask(partial(store.create_instance, "order", 1, name, {"total": 1}))
+        asking.ask(partial(store.submit, CreateInstance("order", 1, name, {"total": 1})))
         for count in range(rounds):
             for event in EVENTS:
-                asking.ask(partial(store.apply_event, name, event, {"count": count}))
+                asking.ask(partial(store.submit, ApplyEvent(name, event, {"count": count})))
 
     threads = [threading.Thread(target=write, args=(number,)) for number in range(WRITERS)]
     for thread in threads:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 from headwater.core.clock import SystemClock
-from headwater.engine.maintenance.thread import MaintenanceThread
+from headwater.engine.maintenance.housekeeping import MaintenanceThread
 
 PATIENCE_S = 30.0
 

@@ -118,7 +118,7 @@ def test_a_checkpoint_mark_tells_how_far_each_topic_is_absorbed_and_its_floors(
     db = opened()
     db.create("a", cap_records=3)
     db.append("a", [{"data": n} for n in range(5)])
-    db.engine.core.owner.call(db.engine.topics.persist_floors)
+    db.engine.core.owner.call(lambda: list(db.engine.topics.persist_floors()))
     db.checkpoint()
     frames = frames_in_log(db)
     (floor,) = [f for f in frames if f.type is FrameType.EVICT_WATERMARK]

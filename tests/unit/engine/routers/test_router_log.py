@@ -149,7 +149,7 @@ def test_copies_count_as_settled_only_when_the_log_has_them(place: Place) -> Non
     dest = engine.topic("out")
     for begin in (
         lambda: engine.append("out", encode_records([{"data": "own"}])),
-        lambda: engine.delete(dest, 1, None),
+        lambda: engine.topics.delete(dest, 1, None),
         lambda: engine.routers.flush_copies(dest),
     ):
         place.write(1)

@@ -33,7 +33,10 @@ def test_settings_of_a_topic_that_is_just_being_made_wait_for_it_to_be_safe(open
     db = opened()
     engine = db.engine
     first, second = engine.core.owner.call(
-        lambda: (engine.create("new", {"ttl_ms": 5}), engine.create("new", {"ttl_ms": 5}))
+        lambda: (
+            engine.topics.create("new", {"ttl_ms": 5}),
+            engine.topics.create("new", {"ttl_ms": 5}),
+        )
     )
     assert not second.done or first.done
     assert db.state("new").config["ttl_ms"] == 5

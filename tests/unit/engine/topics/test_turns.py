@@ -177,7 +177,7 @@ def test_a_delete_between_two_turns_takes_effect_between_them(life: Life) -> Non
     visible: list[int] = []
     with life.owner.holding():
         begin(engine, a=brought(2), b=brought())
-        deleted = engine.delete(engine.topic("a"), 100, None)
+        deleted = engine.topics.delete(engine.topic("a"), 100, None)
         deleted.on_done = lambda _: visible.append(engine.topic("a").log.visible_seq)
         begin(engine, a=brought(1), b=brought())
     assert deleted.answer().deleted == 1
