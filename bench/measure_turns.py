@@ -51,10 +51,10 @@ async def measured(run: Run, topics: int, connections: int, records: int) -> Row
     loop = asyncio.get_running_loop()
     backend = Backend()
     backend.serve_from(database, None, None)
-    writer = TurnWriter(backend)
+    writer = TurnWriter(backend, loop)
     writer.engine = database.engine
     database.engine.core.on_published = writer.send_answers
-    receiver = TurnReceiver(writer, Access(ServerSettings()), loop, Logger("bench"))
+    receiver = TurnReceiver(writer, Access(ServerSettings()), Logger("bench"))
     names = [f"topic-{number}" for number in range(topics)]
     for name in names:
         await database.create(name)

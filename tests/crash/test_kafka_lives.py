@@ -18,12 +18,12 @@ import pytest
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError
 from headwater.core.units import US_PER_S
+from headwater.disk import NO_ROOM
 from headwater.engine.kafka.group_state import Committed
 from headwater.format.kafka.events import GroupMembership
 from headwater.format.kafka.records import BatchProducer
 from headwater.testing import POWER_LOSS, RANDOM, CrashPlan, FakeDisk
 from headwater.testing.fault_disk import SPACE_VERBS, Fault, FaultDisk, Verb
-from headwater.wal.dialect import NO_ROOM
 from tests.crash.kafka_story import Place, seen_in, settled, settled_in
 from tests.crash.matrix import FULL, tried
 from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of

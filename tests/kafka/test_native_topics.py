@@ -152,7 +152,10 @@ def test_acks_all_makes_a_disk_topic_wait_for_its_sync(
 
     def begin() -> bool:
         records = encode_records([{"data": 2}])
-        return broker.app.backend.engine.append(name, records, synced=synced).waits
+        engine = broker.app.backend.engine
+        write = engine.append(name, records, synced=synced)
+        engine.core.owner.end_turn()
+        return write.waits
 
     assert broker.inside(begin) is waits
 

@@ -65,6 +65,11 @@ class KafkaOwner:
     def post(self, work: Callable[[], None]) -> None:
         work()
 
+    at_end_of_turn = post
+
+    def end_turn(self) -> None:
+        """Each call was one."""
+
     def call(self, work: Callable[[], T]) -> T:
         self._depth += 1
         try:

@@ -11,11 +11,22 @@ from pathlib import Path
 SERVE = "from headwater.cli import main; main()"
 
 
+TEST_WORKERS = "HEADWATER_TEST_WORKERS"
+"""So many gateways are given to servers of tests; without it they are one process each."""
+
+
+def workers_wanted() -> int:
+    return int(os.environ.get(TEST_WORKERS, "0"))
+
+
 def clean_environment(**more: str) -> dict[str, str]:
     """Without settings of whoever runs the tests, and without ports that only one server can
     have: tests run beside each other."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HEADWATER_")}
-    return {**kept, "HEADWATER_RCPX_PORT": "off", "HEADWATER_KAFKA_PORT": "off", **more}
+    chosen = {"HEADWATER_RCPX_PORT": "off", "HEADWATER_KAFKA_PORT": "off"}
+    if workers_wanted():
+        chosen["HEADWATER_WORKERS"] = str(workers_wanted())
+    return {**kept, **chosen, **more}
 
 
 class ServerProcess:
@@ -33,6 +44,14 @@ class ServerProcess:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def children(self) -> list[int]:
+        """With workers: pids of the sequencer and the gateways, in the order of their starts."""
+        assert self._process is not None
+        pid = self._process.pid
+        listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
+        return [int(each) for each in listed.split()]
+
     def start(self) -> None:
         """Returns when it accepts requests."""
         self._process = process = subprocess.Popen(
@@ -44,6 +63,7 @@ class ServerProcess:
             stderr=subprocess.STDOUT,
             text=True,
             env=self._environment,
+            start_new_session=True,
         )
         assert process.stdout is not None
         self.lines = []
@@ -61,15 +81,22 @@ class ServerProcess:
     def kill(self) -> int:
         return self._end(signal.SIGKILL)
 
+    def kill_supervisor(self) -> int:
+        """Not the others, whose end is waited for."""
+        return self._end(signal.SIGKILL, alone=True)
+
     def restart(self, *, kill: bool = False) -> None:
         self._end(signal.SIGKILL if kill else signal.SIGTERM)
         self.start()
 
-    def _end(self, number: int) -> int:
+    def _end(self, number: int, *, alone: bool = False) -> int:
         process, self._process = self._process, None
         if process is None:
             return 0
-        process.send_signal(number)
+        if number == signal.SIGKILL and not alone:
+            os.killpg(process.pid, number)  # with workers it is several processes
+        else:
+            process.send_signal(number)
         out, _ = process.communicate(timeout=60)
         self.lines += out.splitlines()
         return process.returncode

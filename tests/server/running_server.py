@@ -138,3 +138,28 @@ def running(
         yield server
     finally:
         server.stop()
+
+
+@contextmanager
+def loop_held(server: RunningServer) -> Iterator[None]:
+    """Nothing is read meanwhile, so that what is sent comes in one turn of the loop."""
+    is_held, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        is_held.set()
+        assert go_on.wait(PATIENCE_S)
+
+    holder = threading.Thread(target=server.inside, args=(hold,))
+    holder.start()
+    assert is_held.wait(PATIENCE_S)
+    try:
+        yield
+    finally:
+        go_on.set()
+        holder.join(PATIENCE_S)
+
+
+def submissions(server: RunningServer) -> int:
+    wal = server.app.backend.engine.core.wal
+    assert wal is not None
+    return sum(shard.counters.submissions for shard in wal.shards)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,16 @@ import pytest
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import RawHttp
-from tests.server.running_server import RunningServer, eventually, running, settings
+from tests.server.running_server import (
+    RunningServer,
+    eventually,
+    loop_held,
+    running,
+    settings,
+    submissions,
+)
 
 KEY = "dGhlIHNhbXBsZSBub25jZQ=="
 
@@ -61,6 +69,55 @@ def open_socket(server: RunningServer, **options: Any) -> Iterator[Socket]:
 def ws(server: RunningServer) -> Iterator[Socket]:
     with open_socket(server) as found:
         yield found
+
+
+def test_publications_of_one_turn_are_one_submission_with_the_writes_over_http(
+    server: RunningServer, http: RawHttp, topic: str
+) -> None:
+    """Each is answered for itself: new topics, keys, and what is refused among them."""
+    names = [f"{topic}-{n}" for n in range(4)]
+    assert http.put(names[0]).status == 201
+    with ExitStack() as ends:
+        sockets = [ends.enter_context(open_socket(server)) for _ in range(12)]
+        for ws in sockets:
+            ws.say("ping")
+            assert ws.until("pong")
+        before = submissions(server)
+        with loop_held(server):
+            for n, ws in enumerate(sockets):
+                for at in range(3):
+                    ws.say("publish", topic=names[n % 4], records=[{"data": [n, at]}] * 2,
+                           request_id=at)  # fmt: skip
+            sockets[0].say("publish", topic=names[0], records=[], request_id="bad")
+            sockets[0].say("publish", topic=names[0], records=[{"data": 0}], expect_head_seq=0,
+                           request_id="late")  # fmt: skip
+            http.send(http.request("POST", f"/v0/topics/{names[0]}", {"records": [{"data": "h"}]}))
+        refused = {sockets[0].hear()["request_id"] for _ in range(2)}
+        acks = [[ws.until("ack") for _ in range(3)] for ws in sockets]
+        assert submissions(server) - before <= 6, "of more than thirty writes"
+        assert refused == {"bad", "late"}
+        assert http.answer().status == 200
+    for n, of_one in enumerate(acks):
+        assert [ack["request_id"] for ack in of_one] == [0, 1, 2]
+        seqs = [seq for ack in of_one for seq in ack["seqs"]]
+        assert seqs == sorted(seqs)
+        found = {r["$seq"]: r["data"] for r in http.diff(names[n % 4]).json["records"]}
+        assert [found[seq] for seq in seqs] == [[n, at] for at in range(3) for _ in range(2)]
+
+
+def test_a_failed_sync_is_told_to_every_publication_of_its_turn(tmp_path: Path) -> None:
+    disk = GatedDisk()
+    with running(tmp_path / "data", disk=disk) as server, ExitStack() as ends:
+        sockets = [ends.enter_context(open_socket(server)) for _ in range(8)]
+        for ws in sockets:
+            ws.say("publish", topic="t", records=[{"data": "before"}])
+            assert ws.until("ack")
+        disk.is_broken = True
+        with loop_held(server):
+            for ws in sockets:
+                ws.say("publish", topic="t", records=[{"data": 1}], request_id="r")
+        told = [ws.until("error") for ws in sockets]
+        assert {(each["code"], each["request_id"]) for each in told} == {("storage_failed", "r")}
 
 
 def test_a_subscription_gives_what_is_there_and_then_what_comes(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
-import threading
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ import pytest
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.engine.state.topic import Topic
+from headwater.engine.topics import appender
 from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.server import server as server_module
@@ -30,30 +30,18 @@ from headwater.wire.answers import (
 from headwater.wire.http_response import json_answer, short_json_answer
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import Answer, RawHttp
-from tests.server.running_server import PATIENCE_S, RunningServer, running, settings
+from tests.server.running_server import (
+    PATIENCE_S,
+    RunningServer,
+    loop_held,
+    running,
+    settings,
+    submissions,
+)
 from tests.server.turn_app import TurnApp
 
 WRITERS = 20
 SHARDS = 2
-
-
-@contextmanager
-def loop_held(server: RunningServer) -> Iterator[None]:
-    """Nothing is read meanwhile, so that what is sent comes in one turn of the loop."""
-    is_held, go_on = threading.Event(), threading.Event()
-
-    def hold() -> None:
-        is_held.set()
-        assert go_on.wait(PATIENCE_S)
-
-    holder = threading.Thread(target=server.inside, args=(hold,))
-    holder.start()
-    assert is_held.wait(PATIENCE_S)
-    try:
-        yield
-    finally:
-        go_on.set()
-        holder.join(PATIENCE_S)
 
 
 class Writers:
@@ -104,12 +92,6 @@ def writers(server: RunningServer, topic: str) -> Iterator[Writers]:
 
 def single(data: Any, **fields: Any) -> dict[str, Any]:
     return {"records": [{"data": data}], **fields}
-
-
-def submissions(server: RunningServer) -> int:
-    wal = server.app.backend.engine.core.wal
-    assert wal is not None
-    return sum(shard.counters.submissions for shard in wal.shards)
 
 
 def test_writes_of_one_turn_are_one_submission_and_each_gets_the_seq_of_its_record(
@@ -248,7 +230,8 @@ def test_a_long_answer_is_packed_for_who_takes_that_and_a_short_one_is_not(
 def test_longer_turns_than_one_submission_takes_are_several_in_order(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(write_batcher, "TURN_BYTES", 2_000)
+    monkeypatch.setattr(write_batcher, "TURN_BYTES", 300)
+    monkeypatch.setattr(appender, "SUBMISSION_BYTES", 300)
     before = submissions(server)
     with loop_held(server):
         for writer in writers.all:
@@ -330,7 +313,8 @@ def test_requests_of_one_connection_take_effect_in_the_order_they_were_sent(
             single("f"),
             {"records": [{"data": "g"}, {"data": "h"}]},
         ):
-            writer.send(writer.request("POST", writers.path, body))
+            headers = {"idempotency-key": "its own"} if body == single("c") else None
+            writer.send(writer.request("POST", writers.path, body, headers))
         writer.send(writer.request("POST", f"{writers.path}/diff", {"from_seq": head}))
     answers = [writer.answer() for _ in range(8)]
     assert [answer.status for answer in answers] == [200] * 8

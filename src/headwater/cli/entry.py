@@ -16,6 +16,7 @@ SERVE_FLAGS: Final = (
     "host",
     "port",
     "data_dir",
+    "workers",
     "wal_shards",
     "cold_dir",
     "config",

@@ -17,6 +17,10 @@ def serve(
     data_dir: Annotated[
         str | None, typer.Option(metavar="DIR", help="Data directory (./headwater-data).")
     ] = None,
+    workers: Annotated[
+        str | None,
+        typer.Option(metavar="N", help="Gateway processes for connections (0: all in one)."),
+    ] = None,
     wal_shards: Annotated[
         str | None, typer.Option(metavar="N", help="Independent logs (1).")
     ] = None,
@@ -57,6 +61,7 @@ def serve(
         "host": host,
         "port": port,
         "data_dir": data_dir,
+        "workers": workers,
         "wal_shards": wal_shards,
         "cold_dir": cold_dir,
         "port_file": port_file,

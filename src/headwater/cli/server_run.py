@@ -6,6 +6,7 @@ import asyncio
 import gc
 import signal
 import sys
+from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
@@ -20,6 +21,7 @@ from headwater.core.memory import keep_freed_memory
 from headwater.core.version import __version__
 from headwater.disk import PosixDisk, replace_file
 from headwater.engine.engine import Engine
+from headwater.server.gateway.inheritance import Inheritance
 from headwater.server.metrics_listener import MetricsListener
 from headwater.server.server import Server
 
@@ -33,32 +35,50 @@ GARBAGE_THRESHOLDS = (50_000, 20, 50)
 does by default, means walking the whole tail of every topic again and again."""
 
 
-def run_server(settings: Settings) -> None:
+def run_server(settings: Settings, inherited: Inheritance | None = None) -> None:
+    """`inherited`: as the sequencer of gateways."""
+    settle_memory()
+    # While recovering there is nothing to finish: a signal simply ends the process, and the next
+    # start begins again.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    run_on_loop(_serve(settings, inherited))
+
+
+def run_on_loop(work: Coroutine[Any, Any, None]) -> None:
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(work)
+
+
+def settle_memory() -> None:
+    """What is there now stays; what comes is mostly freed by counting."""
     gc.freeze()
     gc.set_threshold(*GARBAGE_THRESHOLDS)
     gc.enable()
     keep_freed_memory()
-    # While recovering there is nothing to finish: a signal simply ends the process, and the next
-    # start begins again.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings))
 
 
-async def _serve(settings: Settings) -> None:
-    await ServerRun(settings).run()
+async def _serve(settings: Settings, inherited: Inheritance | None) -> None:
+    await ServerRun(settings, inherited).run()
 
 
 class ServerRun:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, inherited: Inheritance | None) -> None:
         self._settings = settings
+        self._inherited = inherited
         # The port file names both listeners, so it is written here when both are there.
         self._server = Server(
-            settings.data_dir, replace(settings.server, port_file=None), settings.engine
+            settings.data_dir,
+            replace(settings.server, port_file=None),
+            settings.engine,
+            inherited=inherited,
         )
         self._metrics: MetricsListener | None = None
         if settings.server.metrics_port is not None:
-            self._metrics = MetricsListener(self._server, settings.server.metrics_port)
+            self._metrics = MetricsListener(
+                self._server,
+                settings.server.metrics_port,
+                sockets=() if inherited is None else inherited.metrics,
+            )
 
     async def run(self) -> None:
         settings = self._settings
@@ -98,6 +118,13 @@ class ServerRun:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._server.request_stop)
+        if self._inherited is not None:
+            loop.add_reader(self._inherited.alive[0], self._stop_without_supervisor)
+
+    def _stop_without_supervisor(self) -> None:
+        assert self._inherited is not None
+        asyncio.get_running_loop().remove_reader(self._inherited.alive[0])
+        self._server.request_stop()
 
     async def _show_progress(self) -> None:
         await asyncio.sleep(SILENT_S)

@@ -35,5 +35,9 @@ def start_server(flags: Mapping[str, Any], config: str | None) -> int:
         as_json=settings.log_json,
         level=logging.getLevelNamesMapping()[settings.log_level.upper()],
     )
+    if settings.server.workers:
+        from headwater.cli.server_workers import run_with_workers
+
+        return run_with_workers(settings)
     run_server(settings)
     return 0

@@ -240,6 +240,12 @@ KEYS: Final[tuple[Key, ...]] = (
     ),
     Key("tls_certificate", "server", text, "file with the certificate chain"),
     Key("tls_key", "server", text, "file with its key"),
+    Key(
+        "workers",
+        "server",
+        whole(0, 64),
+        "processes for connections; 0: one for all",
+    ),
     Key("wal_shards", "wal.shards", whole(1, 256), "write-ahead log shards"),
     Key(
         "wal_file_bytes",

@@ -72,6 +72,8 @@ class ServerSettings:
     """Names under which browsers may use a server without keys, besides its addresses."""
     allowed_origins: tuple[str, ...] = ()
     """scheme://host[:port] of pages that may, besides its own."""
+    workers: int = 0
+    """Gateway processes for connections; 0: all in one process."""
     tls_certificate: str | None = None
     tls_key: str | None = None
     limits: LimitSettings = field(default_factory=LimitSettings)

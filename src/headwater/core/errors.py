@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import PurePath
-from typing import Any
+from typing import Any, ClassVar
 
 
 class HeadwaterError(Exception):
@@ -171,6 +171,8 @@ class StorageError(HeadwaterError):
 
     exit_code = 5
     code = "storage_failed"
+    usual_advice: ClassVar[str | None] = None
+    """Where none is given."""
 
     def __init__(
         self,
@@ -183,7 +185,7 @@ class StorageError(HeadwaterError):
         self.what = what
         self.path = path
         self.offset = offset
-        self.advice = advice
+        self.advice = advice or self.usual_advice
         super().__init__(self._message())
 
     def _message(self) -> str:
@@ -204,6 +206,8 @@ class ForeignFileError(StorageError):
 
 class NewerFormatError(StorageError):
     """A file written by a newer version of this software."""
+
+    usual_advice = "use the version of Headwater that wrote it"
 
 
 class PoisonedError(StorageError):

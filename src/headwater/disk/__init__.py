@@ -1,7 +1,7 @@
 """The filesystem seam: the verbs, the POSIX disk, atomic replace. No other room opens a file."""
 
 from headwater.disk.posix import PosixDisk, plain_descriptor
-from headwater.disk.protocol import Buffer, DirectoryLock, Disk, File, OpenMode
+from headwater.disk.protocol import NO_ROOM, Buffer, DirectoryLock, Disk, File, OpenMode
 from headwater.disk.whole_files import (
     cut_file,
     file_bytes,
@@ -19,6 +19,7 @@ from headwater.disk.whole_files import (
 )
 
 __all__ = [
+    "NO_ROOM",
     "Buffer",
     "DirectoryLock",
     "Disk",

@@ -8,12 +8,15 @@ caller, who knows whether bytes may already have been promised.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import PurePath
-from typing import Protocol
+from typing import Final, Protocol
 
 Buffer = bytes | bytearray | memoryview
+NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
+"""What a full disk says."""
 
 
 class OpenMode(Enum):

@@ -41,8 +41,7 @@ from headwater.recovery.topics.open_wal import OpenWal, open_wal
 from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.snapshots import retired_logs
 from headwater.store.checked_reads import RecordDamage
-from headwater.store.cold_address import remember_cold_tier
-from headwater.store.object_store import open_cold_tier
+from headwater.store.cold_tier import open_cold_tier, remember_cold_tier
 from headwater.wal.ceilings import SeqCeilings
 from headwater.wal.committer import LogState
 from headwater.wal.sharded import ShardedWal

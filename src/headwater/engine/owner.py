@@ -8,6 +8,11 @@ own code never locks anything, and nothing slow is ever done as the owner.
 What is pending is answered exactly once, by the owner, after its class is satisfied (I15). The
 caller that waits for the answer sets `on_done`: an HTTP connection writes its response, a
 coroutine's future is set, a thread's gate is opened. There is no task per request.
+
+A *turn* is what one pass of the loop brought. Whoever collects what came (writes of topics, batches
+of Kafka's log, events of machines) has the owner call it at the end of the turn, when the loop has
+read from all that sent something; then all that was collected is one submission. Without a loop
+each call is a turn of its own. See docs/decisions/0039-a-turn-is-one-submission.md.
 """
 
 from __future__ import annotations
@@ -35,6 +40,13 @@ class Owner(Protocol):
 
     def call(self, work: Callable[[], T]) -> T:
         """Run this as the owner and return its result. Not to be called by the owner."""
+
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        """By the owner: run this once all that came together is there, however often it is asked
+        for until then."""
+
+    def end_turn(self) -> None:
+        """By the owner: nothing more belongs to this turn."""
 
 
 def call_in_slices(owner: Owner, clock: Clock, steps: Iterator[object]) -> None:
@@ -64,6 +76,12 @@ class BatonOwner:
         with self._baton:
             return work()
 
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        work()
+
+    def end_turn(self) -> None:
+        """Each call was one."""
+
 
 class LoopOwner:
     """For programs with an event loop: everything happens on its thread."""
@@ -71,9 +89,30 @@ class LoopOwner:
     def __init__(self, loop: asyncio.AbstractEventLoop, waits: Waits) -> None:
         self._loop = loop
         self._waits = waits
+        self._ending: dict[Callable[[], None], None] = {}
+        """What to run at the end of this turn, in the order in which it was asked for."""
 
     def post(self, work: Callable[[], None]) -> None:
         self._loop.call_soon_threadsafe(self._waits.timed(name_of(work), work))
+
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        if not self._ending:
+            self._loop.call_soon(self.end_turn)
+        self._ending[work] = None
+
+    def end_turn(self) -> None:
+        """What this asks for, and what comes meanwhile, is part of the turn. A mistake in one
+        leaves out none of the others (I15)."""
+        mistake: Exception | None = None
+        while self._ending:
+            work = next(iter(self._ending))
+            del self._ending[work]
+            try:
+                work()
+            except Exception as error:
+                mistake = mistake or error
+        if mistake is not None:
+            raise mistake
 
     def call(self, work: Callable[[], T]) -> T:
         future: Future[T] = Future()

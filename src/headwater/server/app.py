@@ -37,6 +37,7 @@ from headwater.server.streams.open_streams import OpenStreams
 from headwater.server.streams.watch_sessions import WatchSessions
 
 if TYPE_CHECKING:
+    from headwater.server.gateway_slots import GatewaySlots
     from headwater.server.rcpx.listener import RcpxListener
 
 
@@ -48,18 +49,20 @@ class App:
         loop: asyncio.AbstractEventLoop,
         kafka: KafkaListener,
         connections_max: int,
+        gateways: GatewaySlots | None = None,
     ) -> None:
-        """`connections_max`: as many as the operating system allows, if not fewer are wanted."""
+        """`connections_max`: as many as the operating system allows, if not fewer are wanted.
+        `gateways`: their figures, where they have the connections."""
         self.clock = clock
         log = Logger("headwater.server")
         self.backend = backend = Backend()
         self.access = access = Access(settings)
         room = Room(min(settings.limits.connections, connections_max))
         access.quotas.connections.total = room.connections_max
-        self.turn_writer = TurnWriter(backend)
+        self.turn_writer = TurnWriter(backend, loop)
         writes = LocalWrites(backend, self.turn_writer, settings.limits)
-        write_batcher = WriteBatcher(writes, settings.limits, loop)
-        intake = Intake(loop, write_batcher.flush)
+        self._write_batcher = write_batcher = WriteBatcher(writes, settings.limits, loop)
+        intake = Intake(loop, self._end_turn)
         shares = access.quotas.connections
         self.ports = Ports(room, shares, intake, clock, settings.deadlines)
         self.http = HttpEndpoint(self.ports, settings.limits, log)
@@ -84,7 +87,7 @@ class App:
 
             self.rcpx = RcpxListener(RcpxEndpoint(self.ports, settings.limits, access, feed))
         overview = Overview(
-            backend, access, self.http.connections, self.sessions, self.webhooks, clock
+            backend, access, self.http.connections, gateways, self.sessions, self.webhooks, clock
         )
         pusher = JobPusher(backend, streams, log)
         self.services: dict[type, object] = {
@@ -115,11 +118,18 @@ class App:
         self.turn_writer.engine = engine
         self._pressure.begin(engine.pressure_control)
         engine.core.on_update = self.delivery.on_news
+        engine.core.before_append = self._write_batcher.flush
         engine.core.on_published = self.turn_writer.send_answers
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
         self.ports.intake.time_turns(engine.core.waits.timed)
         self.garbage.begin(engine.core.waits)
+
+    def _end_turn(self) -> None:
+        """All that was sent was read."""
+        self._write_batcher.flush()
+        if self.backend.database is not None:
+            self.backend.engine.core.owner.end_turn()
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()
@@ -133,14 +143,17 @@ class App:
                 watch.check()
             self.garbage.check()
 
-    async def drain(self) -> None:
-        """Finish what is under way, then end every connection."""
+    def begin_drain(self) -> None:
+        """Begin nothing more; what waits for something new is answered now."""
         self.backend.draining = True
         self.garbage.end()
         self.delivery.streams.close_all()
         if self.backend.database is not None:
             for topic in self.backend.engine.core.registry:
-                topic.wake()  # who waits for something new is answered now
+                topic.wake()
+
+    async def drain(self) -> None:
+        """Finish what is under way, then end every connection."""
         await self.http.drain()
         self.ports.intake.close()
 

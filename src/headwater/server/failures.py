@@ -11,6 +11,14 @@ class Log(Protocol):
     def error(self, event: str, /, **fields: Any) -> Any: ...
 
 
+def logged(log: Log, event: str, error: HeadwaterError, **fields: Any) -> HeadwaterError:
+    """What the log answered to a write. A mistake of ours behind it is logged."""
+    cause = error.__cause__
+    if cause is None or not isinstance(error, InvariantError | OverloadedError):
+        return error
+    return unforeseen(log, event, cause, **fields)
+
+
 def unforeseen(log: Log, event: str, error: BaseException, **fields: Any) -> HeadwaterError:
     """Log it, and give what to answer. A mistake of ours is logged with where it happened; memory
     that ran out says nothing about the place where it did, and gets one line."""

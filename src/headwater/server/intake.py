@@ -40,10 +40,12 @@ class Receiver(Protocol):
 
 
 def descriptor_of(transport: asyncio.BaseTransport) -> int:
-    """Of a socket that carries bytes as they are; -1 where they are sealed first."""
-    if transport.get_extra_info("ssl_object") is not None:
+    """Of a socket that carries bytes as they are; -1 where they are sealed first, or where the
+    socket is another process's."""
+    connected = transport.get_extra_info("socket")
+    if connected is None or transport.get_extra_info("ssl_object") is not None:
         return -1
-    return int(transport.get_extra_info("socket").fileno())
+    return int(connected.fileno())
 
 
 class Reading:

@@ -7,11 +7,13 @@ publicly without any.
 from __future__ import annotations
 
 import asyncio
+import socket
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from headwater.core.clock import Clock, SystemClock
-from headwater.core.errors import AccessError
 from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.backend import Backend
@@ -22,7 +24,7 @@ from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import Handler, Route, RouteTable
 from headwater.server.intake import Intake
-from headwater.server.ports import tls_context, why_not
+from headwater.server.ports import cannot_listen, tls_context
 from headwater.server.routes import ROUTES
 from headwater.server.server import Server
 from headwater.wire.http_errors import HttpError
@@ -36,19 +38,27 @@ TICK_S: Final = 0.5
 class MetricsListener:
     """`start` it beside a server; it shows that server's numbers."""
 
-    def __init__(self, server: Server, port: int, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        server: Server,
+        port: int,
+        *,
+        clock: Clock | None = None,
+        sockets: Sequence[socket.socket] = (),
+    ) -> None:
+        """`sockets`: bound by another process, instead of a port."""
         self._server = server
         self._port = port
+        self._sockets = sockets
         self._clock = clock or SystemClock()
-        self._listening: asyncio.Server | None = None
+        self._listening: list[asyncio.Server] = []
         self._ports: Ports | None = None
         self._endpoint: HttpEndpoint | None = None
         self._ticker: asyncio.Task[None] | None = None
 
     @property
     def port(self) -> int:
-        assert self._listening is not None
-        return int(self._listening.sockets[0].getsockname()[1])
+        return int(self._listening[0].sockets[0].getsockname()[1])
 
     async def start(self) -> None:
         loop, settings = asyncio.get_running_loop(), self._server.settings
@@ -65,19 +75,17 @@ class MetricsListener:
         routes = [_shown(route) for route in ROUTES if route.path in PATHS]
         table = RouteTable(routes, {Server: self._server})
         dispatcher = Dispatcher(endpoint, Backend(), access, table, _never, _refuse_upgrade)
-        try:
-            self._listening = await loop.create_server(
-                lambda: HttpConnection(dispatcher),
-                settings.host,
-                self._port,
-                ssl=tls_context(settings),
-                reuse_address=True,
-            )
-        except OSError as error:
-            raise AccessError(
-                f"cannot listen on {settings.host}:{self._port} for metrics ({why_not(error)})",
-                advice="choose another --metrics-port, or 0 for a free one",
-            ) from error
+        make, tls = partial(HttpConnection, dispatcher), tls_context(settings)
+        for bound in self._sockets:
+            self._listening.append(await loop.create_server(make, sock=bound, ssl=tls))
+        if not self._sockets:
+            try:
+                listening = await loop.create_server(
+                    make, settings.host, self._port, ssl=tls, reuse_address=True
+                )
+            except OSError as error:
+                raise cannot_listen("metrics", settings.host, self._port, error) from error
+            self._listening.append(listening)
         self._ticker = loop.create_task(self._tick(endpoint))
 
     async def _tick(self, endpoint: HttpEndpoint) -> None:
@@ -88,8 +96,8 @@ class MetricsListener:
     async def stop(self) -> None:
         if self._ticker is not None:
             self._ticker.cancel()
-        if self._listening is not None:
-            self._listening.close()
+        for listening in self._listening:
+            listening.close()
         if self._endpoint is not None and self._ports is not None:
             self._endpoint.connections.abort()
             self._ports.intake.close()

@@ -15,12 +15,29 @@ BACKLOG: Final = 1024
 FILES_RESERVED: Final = 512
 """Open files that are left for the log and the segments."""
 
+PORT_WORDS: Final = {
+    "http": ("on {}", "--port, or 0 for a free one"),
+    "kafka": ("for Kafka clients on {}", "--kafka-port, 0 for a free one, or off"),
+    "rcpx": ("on {} for RCPX", "--rcpx-port, 0 for a free one, or off"),
+    "metrics": ("on {} for metrics", "--metrics-port, or 0 for a free one"),
+}
+"""What is said when one of them cannot be had, and what else to give."""
+
 
 def why_not(error: OSError) -> str:
     """The system's own words. A name that is not found has no errno of the usual kind."""
     if error.errno is not None and error.errno > 0:
         return os.strerror(error.errno).lower()
     return (error.strerror or str(error)).lower()
+
+
+def cannot_listen(name: str, host: str, port: int, error: OSError) -> AccessError:
+    """`name`: of the port, one of `PORT_WORDS`."""
+    where, advice = PORT_WORDS[name]
+    return AccessError(
+        f"cannot listen {where.format(f'{host}:{port}')} ({why_not(error)})",
+        advice=f"choose another {advice}",
+    )
 
 
 def connections_possible() -> int:

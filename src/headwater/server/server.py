@@ -1,7 +1,7 @@
 """Listening: sockets, TLS, the port file, signals, and the order of starting and stopping.
 
 The port is bound first and answers "not ready" while the engine recovers, so a restart is seen as
-slow and not as gone.
+slow and not as gone. With workers, this is the sequencer: gateways have the ports.
 """
 
 from __future__ import annotations
@@ -18,17 +18,22 @@ from headwater.config.engine import EngineSettings
 from headwater.config.kafka import KafkaSettings
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock, SystemClock
-from headwater.core.errors import AccessError, RequestError, StorageError
+from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk, replace_file
 from headwater.engine.maintenance.reports import make_reports_directory
 from headwater.engine.opening import open_database_async
 from headwater.observe.logs import Logger
 from headwater.server.app import App
+from headwater.server.gateway.inheritance import Inheritance
+from headwater.server.gateway.links import GatewayLinks, MakeProtocol
 from headwater.server.http.connection import HttpConnection
 from headwater.server.kafka.listener import KafkaListener
-from headwater.server.ports import BACKLOG, connections_possible, tls_context, why_not
+from headwater.server.ports import BACKLOG, cannot_listen, connections_possible, tls_context
+from headwater.wire.channel import BytePort
 
 TICK_S = 0.5
+GATEWAYS_LATER_S = 1.0
+"""Gateways drain for as long as a server without them, and then say so."""
 
 
 class Server:
@@ -43,13 +48,17 @@ class Server:
         clock: Clock | None = None,
         disk: Disk | None = None,
         kafka_settings: KafkaSettings | None = None,
+        inherited: Inheritance | None = None,
     ) -> None:
+        """`inherited`: gateways have the connections; without it they are this process's."""
         self.settings = settings or ServerSettings()
         self._engine_settings = engine_settings or EngineSettings()
         self._directory = fspath(directory)
         self._clock = clock or SystemClock()
         self._disk = disk or PosixDisk()
         refuse_public_without_keys(self.settings)
+        self._inherited = inherited
+        self._links: GatewayLinks | None = None
         self._server: asyncio.Server | None = None
         self._ticker: asyncio.Task[None] | None = None
         self._stopping = asyncio.Event()
@@ -65,6 +74,8 @@ class Server:
 
     @property
     def port(self) -> int:
+        if self._inherited is not None:
+            return self._inherited.ports["http"]
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
 
@@ -81,28 +92,17 @@ class Server:
     async def start(self) -> None:
         """Bind, recover, serve. Returns when requests are answered."""
         loop = asyncio.get_running_loop()
-        app = self.app = App(self.settings, self._clock, loop, self.kafka, connections_possible())
-        tls = tls_context(self.settings)
-        handshake_s = None if tls is None else self.settings.deadlines.headers_s
-        try:
-            self._server = await loop.create_server(
-                lambda: HttpConnection(app.dispatcher),
-                self.settings.host,
-                self.settings.port,
-                ssl=tls,
-                ssl_handshake_timeout=handshake_s,
-                backlog=BACKLOG,
-                reuse_address=True,
-            )
-        except OSError as error:
-            raise AccessError(
-                f"cannot listen on {self.settings.host}:{self.settings.port} ({why_not(error)})",
-                advice="choose another --port, or 0 for a free one",
-            ) from error
+        inherited = self._inherited
+        slots = None if inherited is None else inherited.slots
+        app = self.app = App(
+            self.settings, self._clock, loop, self.kafka, connections_possible(), slots
+        )
+        if inherited is None:
+            await self._listen(app, loop)
+        else:
+            await self._listen_to_gateways(app, inherited)
         self._ticker = loop.create_task(self._tick(app))
         try:
-            await self.kafka.bind(tls)
-            await self._listen_for_rcpx(app, tls)
             database = await open_database_async(
                 self._directory,
                 settings=self._engine_settings,
@@ -121,7 +121,42 @@ class Server:
             await database.close()
             raise
         app.serve_from(database)
+        if self._links is not None:
+            self._links.open_ports()
         self._write_port_file()
+
+    async def _listen_to_gateways(self, app: App, inherited: Inheritance) -> None:
+        ports: dict[BytePort, MakeProtocol] = {}
+        if "kafka" in inherited.ports:
+            self.kafka.serve_gateways(inherited.ports["kafka"])
+            ports[BytePort.KAFKA] = self.kafka.make_connection
+        if app.rcpx is not None:
+            app.rcpx.serve_gateways(inherited.ports["rcpx"])
+            ports[BytePort.RCPX] = app.rcpx.make_connection
+        self._links = GatewayLinks(app.dispatcher, ports, self._log)
+        await self._links.start(inherited.rendezvous)
+
+    async def _listen(self, app: App, loop: asyncio.AbstractEventLoop) -> None:
+        tls = tls_context(self.settings)
+        handshake_s = None if tls is None else self.settings.deadlines.headers_s
+        try:
+            self._server = await loop.create_server(
+                lambda: HttpConnection(app.dispatcher),
+                self.settings.host,
+                self.settings.port,
+                ssl=tls,
+                ssl_handshake_timeout=handshake_s,
+                backlog=BACKLOG,
+                reuse_address=True,
+            )
+        except OSError as error:
+            raise cannot_listen("http", self.settings.host, self.settings.port, error) from error
+        try:
+            await self.kafka.bind(tls)
+            await self._listen_for_rcpx(app, tls)
+        except BaseException:
+            await self._stop_listening()
+            raise
 
     async def _listen_for_rcpx(self, app: App, tls: ssl.SSLContext | None) -> None:
         settings = self.settings
@@ -138,7 +173,7 @@ class Server:
 
     @property
     def is_listening(self) -> bool:
-        return self._server is not None
+        return self._server is not None or self._links is not None
 
     def request_stop(self) -> None:
         self._stopping.set()
@@ -155,13 +190,19 @@ class Server:
             return
         await self._stop_listening()
         await app.webhooks.close()
-        drains = [app.drain(), self.kafka.drain()]
+        drains = [self._drain_http(app), self.kafka.drain()]
         if app.rcpx is not None:
             drains.append(app.rcpx.drain())
         await asyncio.gather(*drains)
         await self.kafka.close()
         if app.backend.database is not None:
             await app.backend.database.close()
+
+    async def _drain_http(self, app: App) -> None:
+        app.begin_drain()
+        if self._links is not None:
+            await self._links.drain(self.settings.deadlines.drain_s + GATEWAYS_LATER_S)
+        await app.drain()
 
     async def _stop_listening(self) -> None:
         if self._ticker is not None:

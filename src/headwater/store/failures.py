@@ -9,8 +9,8 @@ from pathlib import PurePath
 from typing import Final
 
 from headwater.core.errors import AccessError, DamageError, DiskFullError, StorageError
+from headwater.disk import NO_ROOM
 
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
 REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 

@@ -25,6 +25,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import StorageError, SyncError
 from headwater.core.units import KIB, US_PER_MS
 from headwater.disk import (
+    NO_ROOM,
     Disk,
     OpenMode,
     sync_names,
@@ -36,7 +37,6 @@ from headwater.format.kafka.entry import ENTRY_BYTES, PREFIX_BYTES, pack_entries
 from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, SegmentBegun, Synced, encode_event
 from headwater.format.kafka.names import index_name, log_name
 from headwater.wal.counters import WalCounters
-from headwater.wal.dialect import NO_ROOM
 from headwater.wal.file_room import GrowingFile
 from headwater.wal.ticket import Ticket
 

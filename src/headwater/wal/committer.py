@@ -15,9 +15,10 @@ from enum import Enum
 from headwater.core.clock import Clock
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError, PoisonedError
+from headwater.disk import NO_ROOM
 from headwater.observe.waits import WaitCause
 from headwater.wal.counters import WalCounters
-from headwater.wal.dialect import NO_ROOM, GroupLog
+from headwater.wal.dialect import GroupLog
 from headwater.wal.policy import SyncPolicy, Unsynced
 from headwater.wal.ticket import Listener, Ticket, resolve_all, writers_of
 

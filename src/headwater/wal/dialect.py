@@ -5,10 +5,9 @@ Topics, machines and Kafka each bring one; the loop is written once.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 from headwater.wal.ticket import Ticket
 
@@ -35,10 +34,6 @@ class LogPosition:
     """Number of the oldest file that is still needed; None for a new log."""
     open_file: OpenFile | None
     """None: begin a new file."""
-
-
-NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
-"""What a full disk says."""
 
 
 class GroupLog(Protocol):

@@ -19,7 +19,16 @@ from typing import Any, Final
 
 from headwater.core.durability import Durability
 from headwater.core.errors import InvariantError, StorageError
-from headwater.disk import Disk, File, OpenMode, replace_file, sync_file, sync_names, write_all
+from headwater.disk import (
+    NO_ROOM,
+    Disk,
+    File,
+    OpenMode,
+    replace_file,
+    sync_file,
+    sync_names,
+    write_all,
+)
 from headwater.format.machines.current import MachineCurrent, encode_machine_current
 from headwater.format.machines.names import (
     global_offset,
@@ -29,7 +38,6 @@ from headwater.format.machines.names import (
 )
 from headwater.format.names import CURRENT_NAME
 from headwater.wal.counters import WalCounters
-from headwater.wal.dialect import NO_ROOM
 from headwater.wal.file_room import PreparedFile
 from headwater.wal.ticket import Ticket, writers_of
 

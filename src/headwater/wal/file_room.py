@@ -17,10 +17,9 @@ from typing import Final
 
 from headwater.core.clock import Clock, Doorbell
 from headwater.core.units import MIB
-from headwater.disk import Buffer, Disk, File, OpenMode, sync_file, write_all
+from headwater.disk import NO_ROOM, Buffer, Disk, File, OpenMode, sync_file, write_all
 from headwater.format.names import PREPARED_NAME
 from headwater.observe.waits import Waits
-from headwater.wal.dialect import NO_ROOM
 
 SMALL_GROUPS: Final = 4
 """Zeros are written ahead only for groups of which so many fit into them: a large group hides what

@@ -19,6 +19,7 @@ from typing import Any
 from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
 from headwater.disk import (
+    NO_ROOM,
     Disk,
     File,
     OpenMode,
@@ -40,7 +41,7 @@ from headwater.format.mark import (
 from headwater.format.names import CURRENT_NAME, parse_wal_file_name, wal_file_name
 from headwater.observe.waits import WaitCause
 from headwater.wal.counters import WalCounters
-from headwater.wal.dialect import NO_ROOM, LogPosition
+from headwater.wal.dialect import LogPosition
 from headwater.wal.file_room import PreparedFile
 from headwater.wal.ticket import Ticket
 

@@ -23,8 +23,7 @@ from headwater.wal.dialect import LogPosition
 from headwater.wal.file_room import Preparer
 from headwater.wal.frame_log import FrameLog
 from headwater.wal.policy import ByClass, SyncPolicy
-from headwater.wal.shard import Shard
-from headwater.wal.switch_interval import switch_interval
+from headwater.wal.shard import Shard, switch_interval
 from headwater.wal.ticket import Listener, Ticket, resolve_quietly
 
 

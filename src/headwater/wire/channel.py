@@ -22,6 +22,8 @@ CHANNEL_MAGIC: Final = int.from_bytes(b"HWCH", "big")
 CHANNEL_VERSION: Final = 1
 PAYLOAD_BYTES_MAX: Final = 1 * GIB
 """More than any request or answer; a length beyond is damage."""
+HEADS_MAX: Final = 4_096
+"""Heads that the sequencer keeps for one gateway; their numbers are below."""
 
 
 class ChannelKind(IntEnum):

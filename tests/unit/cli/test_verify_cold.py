@@ -14,8 +14,7 @@ import headwater
 from headwater.config.store import SegmentSettings
 from headwater.disk import PosixDisk
 from headwater.format.segment import SegmentPart
-from headwater.store.cold_address import without_credentials
-from headwater.store.object_store import open_cold_tier
+from headwater.store.cold_tier import open_cold_tier, without_credentials
 from tests.rig.s3_server import make_bucket, s3_server, url_of
 from tests.unit.cli.conftest import Outcome, Run
 from tests.unit.cli.databases import SETTINGS, record

@@ -32,7 +32,7 @@ from headwater.format.frame import Frame, FrameType, decode_frame, encode_frame
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.recovery.history.contents import ContentSink, TopicHistory
-from headwater.recovery.history.floors import Deletion
+from headwater.recovery.history.losses import Deletion
 
 FSYNC = TopicSettings()
 FORGETFUL = TopicSettings(durability=Durability.EPHEMERAL)

@@ -16,10 +16,9 @@ from headwater.disk import replace_file
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.format.kafka import events
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, encode_checkpoint
-from headwater.format.kafka.entry import Runs, entry_key, read_entries
+from headwater.format.kafka.entry import Runs, entry_key, read_entries, topic_hash
 from headwater.format.kafka.events import AnyEvent, encode_event
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
-from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.history.kafka import (
     KafkaFold,
     KafkaSink,

@@ -18,7 +18,7 @@ from headwater.recovery.history.losses import (
     may_lose_ephemeral,
     reserved_seqs,
 )
-from headwater.recovery.topics.rows import entries_in_log
+from headwater.recovery.topics.replay import entries_in_log
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ import pytest
 
 from headwater.core.errors import RequestError, StorageError, UnavailableError
 from headwater.format.segment import SegmentPart
-from headwater.store.object_store import ObjectColdTier, open_cold_tier
+from headwater.store.cold_tier import ObjectColdTier, open_cold_tier
 from headwater.testing import FakeDisk
 from tests.rig.s3_server import make_bucket, s3_server, url_of
 from tests.unit.store.records import TOPICS, Written, read_live, topic_files

@@ -20,8 +20,8 @@ from headwater.recovery.topics.open_wal import OpenWal, open_wal
 from headwater.recovery.topics.report import inspect_wal
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from headwater.wal.committer import LogState
+from headwater.wal.shard import SwitchInterval
 from headwater.wal.sharded import shard_directory, shard_of
-from headwater.wal.switch_interval import SwitchInterval
 from headwater.wal.ticket import Ticket
 
 DATA = PurePosixPath("/data")

@@ -76,11 +76,7 @@ def show_snapshot(file: ShownFile) -> Problem | None:
     try:
         snapshot = decode_snapshot(contents)
     except UnknownFrameError as error:
-        raise NewerFormatError(
-            error.reason,
-            path=file.path,
-            advice="use the version of Headwater that wrote it",
-        ) from error
+        raise NewerFormatError(error.reason, path=file.path) from error
     except FormatError as error:
         problem = error.reason, error.offset
     fields = _header(contents)

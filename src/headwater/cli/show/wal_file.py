@@ -39,12 +39,7 @@ def show_wal(file: ShownFile) -> Problem | None:
     file_regions = read_regions(buffer, file.path, _number_of(file.path, buffer))
     scan, gaps = file_regions.scan, file_regions.gaps
     if scan.verdict is FileVerdict.NEWER:
-        raise NewerFormatError(
-            scan.reason,
-            path=file.path,
-            offset=scan.end,
-            advice="use the version of Headwater that wrote it",
-        )
+        raise NewerFormatError(scan.reason, path=file.path, offset=scan.end)
     state = "damaged" if gaps and scan.verdict is FileVerdict.CLEAN else scan.verdict.value
     file.say_head(state, state=state, groups=scan.groups, frames=scan.frames, end=scan.end)
     if not file.as_json:

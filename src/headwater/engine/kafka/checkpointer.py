@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
-from headwater.disk import replace_file
+from headwater.disk import NO_ROOM, replace_file
 from headwater.engine.kafka.core import KafkaCore
 from headwater.format.kafka.checkpoint import (
     GroupMeta,
@@ -22,7 +22,6 @@ from headwater.format.kafka.checkpoint import (
 from headwater.format.kafka.events import GroupMembership
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
 from headwater.store.kafka.files import SpareRoom
-from headwater.wal.dialect import NO_ROOM
 
 
 class SavedState(NamedTuple):

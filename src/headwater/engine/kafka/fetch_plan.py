@@ -21,10 +21,9 @@ from headwater.format.kafka.batch import (
     read_header,
     read_sound,
 )
-from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES, split_key
+from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES, key_text, split_key
 from headwater.format.kafka.names import log_name, partition_name
 from headwater.format.kafka.records import encode_gapped
-from headwater.format.kafka.topic_hash import key_text
 from headwater.observe.tracing import FETCH_SPAN
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.kafka.files import (

@@ -24,9 +24,8 @@ from headwater.engine.owner import Pending
 from headwater.engine.partition import Batch, BatchPlan, OffsetLookup, Produced, ReadPlan, Wakeup
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import KafkaTopicMeta, PartitionMeta
-from headwater.format.kafka.entry import PREFIX_BYTES, entry_key, split_key
+from headwater.format.kafka.entry import PREFIX_BYTES, entry_key, key_text, split_key, topic_hash
 from headwater.format.kafka.names import partition_name
-from headwater.format.kafka.topic_hash import key_text, topic_hash
 from headwater.model.idempotency import IdempotencyWindow
 from headwater.recovery.history.kafka import KafkaTable
 

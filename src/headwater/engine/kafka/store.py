@@ -14,7 +14,7 @@ from typing import Any
 
 from headwater.config.kafka import KafkaSettings
 from headwater.core.clock import Clock
-from headwater.disk import Disk, sync_names
+from headwater.disk import NO_ROOM, Disk, sync_names
 from headwater.engine.kafka.batch_appender import BatchAppender
 from headwater.engine.kafka.checkpointer import KafkaCheckpointer
 from headwater.engine.kafka.core import KafkaCore
@@ -37,10 +37,8 @@ from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.wal.batch_log import BatchLog
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
-from headwater.wal.dialect import NO_ROOM
 from headwater.wal.policy import ByClass
-from headwater.wal.shard import Shard
-from headwater.wal.switch_interval import switch_interval
+from headwater.wal.shard import Shard, switch_interval
 from headwater.wal.ticket import Ticket
 
 Progress = Callable[[float], None]

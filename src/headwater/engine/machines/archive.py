@@ -10,7 +10,6 @@ Bounded by bytes as well: the oldest files go first, and those whose entries are
 
 from __future__ import annotations
 
-import errno
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Final
 from headwater.config.machines import HistorySettings
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
-from headwater.disk import Disk, OpenMode, sync_file, write_all
+from headwater.disk import NO_ROOM, Disk, OpenMode, sync_file, write_all
 from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.log_reader import CommittedLog, LogGap
 from headwater.engine.owner import Owner
@@ -67,7 +66,7 @@ class Archive:
             try:
                 self._keep(_ArchivedSegment(log, segment), owner, living, now_ms)
             except OSError as error:
-                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                if error.errno not in NO_ROOM:
                     raise
                 _log.warning("no room to keep histories of segment %s: %s", segment, error)
 

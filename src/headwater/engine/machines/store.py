@@ -73,8 +73,7 @@ from headwater.observe.waits import Waits
 from headwater.wal.committer import LogState
 from headwater.wal.counters import WalCounters
 from headwater.wal.entry_log import EntryLog
-from headwater.wal.shard import Shard
-from headwater.wal.switch_interval import switch_interval
+from headwater.wal.shard import Shard, switch_interval
 from headwater.wal.ticket import Ticket
 
 LIST_LIMIT_DEFAULT: Final = 100

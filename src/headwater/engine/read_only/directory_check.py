@@ -34,9 +34,8 @@ from headwater.recovery.directory import access_error
 from headwater.recovery.stores import DEEP_KAFKA, DEEP_MACHINES, DIRECTORY_NAMES, MapSegments, gone
 from headwater.recovery.topics.report import WalReport, inspect_until_stable
 from headwater.recovery.topics.snapshots import snapshot_faults
-from headwater.store.cold_address import find_cold_tier, remembered_cold_tier
 from headwater.store.cold_index import cold_bytes
-from headwater.store.object_store import shown_address
+from headwater.store.cold_tier import find_cold_tier, remembered_cold_tier, shown_address
 from headwater.store.segment import SegmentChangedError
 from headwater.store.segment_stores import ColdTier, SegmentStore
 from headwater.store.verify import (

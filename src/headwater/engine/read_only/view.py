@@ -33,7 +33,7 @@ from headwater.recovery.topics.replay import FrameGroup
 from headwater.recovery.topics.report import inspect_until_stable, refuse_unfinished
 from headwater.recovery.topics.snapshots import snapshot_numbers
 from headwater.store.checked_reads import RecordDamage
-from headwater.store.object_store import open_cold_tier
+from headwater.store.cold_tier import open_cold_tier
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.ceilings import SeqCeilings
 

@@ -48,16 +48,21 @@ from headwater.model.loss import Loss
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
 from headwater.recovery.history.contents import ContentSink, TopicHistory
-from headwater.recovery.history.floors import Deletion
 from headwater.recovery.history.losses import (
+    Deletion,
     LossSink,
     lose_ephemeral,
     may_lose_ephemeral,
     reserved_seqs,
 )
 from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold
-from headwater.recovery.topics.replay import FrameGroup, replay
-from headwater.recovery.topics.rows import RecordRows, replay_controls, replay_rows
+from headwater.recovery.topics.replay import (
+    FrameGroup,
+    RecordRows,
+    replay,
+    replay_controls,
+    replay_rows,
+)
 from headwater.recovery.topics.snapshots import (
     LatestSnapshot,
     covered_frames,

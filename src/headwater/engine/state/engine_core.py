@@ -136,6 +136,10 @@ class EngineCore:
     """Another process may own the directory: nothing in it is changed, repaired or removed."""
     refusing: bool = False
     """The governor takes no more writes for now."""
+    before_append: Callable[[], None] = lambda: None
+    """Has what came before this write, and was not read yet, take its seqs first."""
+    send_begun: Callable[[], None] = lambda: None
+    """Hands over the writes of this turn that have seqs: nothing may overtake them in the log."""
     wake_maintenance: Callable[[], None] = lambda: None
     wake_forwarder: Callable[[], None] = lambda: None
     to_route: dict[int, Topic] = field(default_factory=dict)
@@ -256,6 +260,7 @@ class EngineCore:
     def submit_to(self, shard: int, ticket: Ticket) -> None:
         """Hand a ticket to a shard and remember its position in the order."""
         assert self.wal is not None, "the log is not open yet"
+        self.send_begun()
         if self.closing and not ticket.essential:
             raise ClosedError("closing; nothing was written")
         self.wal.shards[shard].submit(ticket)

@@ -1,16 +1,16 @@
 """The way in: admit, take seqs, encode once, submit. The answer of the log goes to `publisher`.
 
-The unit is the turn: the writes that one pass of the event loop brought, whatever their topics. A
-lone write is a turn of one. Nothing is awaited here, and nothing is done per record that can be
-done per batch, or per topic that can be done per turn. What fails before the log took it leaves
-nothing behind.
+The unit is the turn: the writes that one pass of the event loop brought, whatever their topics and
+protocols. Each is admitted and has its seqs when it comes; at the end of the turn all are encoded
+and handed over together. A lone write is a turn of one. Nothing is awaited here, and nothing is
+done per record that can be done per batch, or per topic that can be done per turn. What fails
+before the log took it leaves nothing behind.
 
 Keeps I2, I3, I13.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Final
@@ -19,20 +19,21 @@ from headwater.config.topic import Discard, TopicType
 from headwater.core.durability import Durability
 from headwater.core.errors import (
     HeadwaterError,
+    InvariantError,
     NotAQueueError,
     OverloadedError,
     RequestError,
     TopicExistsIncompatibleError,
 )
 from headwater.core.results import Appended
-from headwater.core.units import US_PER_MS
+from headwater.core.units import MIB, US_PER_MS
 from headwater.engine.owner import Change
 from headwater.engine.pressure import PressureControl
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics, flush_copies
 from headwater.engine.topics.publisher import Keyed, Publisher, Write
-from headwater.engine.topics.record_encoding import EncodedRecords, checked_key
+from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, checked_key
 from headwater.format.appends import Columns, FramesOfBatch, encode_batches
 from headwater.format.control_frames import (
     IdempotencyEntry,
@@ -51,26 +52,45 @@ _FSYNC: Final = Durability.FSYNC
 _REJECT: Final = Discard.REJECT
 _NO_CONTROL: Final[tuple[Sequence[bytes], int]] = ((), 0)
 _SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
+SUBMISSION_WRITERS: Final = 512
+"""Roughly: what comes in the next turn need not wait for a larger one."""
+SUBMISSION_BYTES: Final = 1 * MIB
+"""With so many, what is done once for a submission costs little beside them."""
 
 
 class _Submission:
-    """What one turn brings to one shard in one class: it becomes one ticket."""
+    """What one turn brings to one shard in one class: writes with their frames. It becomes one
+    ticket."""
 
-    __slots__ = ("durability", "frame_count", "parts", "shard", "writers", "writes")
+    __slots__ = ("bodies", "durability", "frame_counts", "shard", "writes")
 
     def __init__(self, shard: int, durability: Durability) -> None:
         self.shard = shard
         self.durability = durability
-        self.parts: list[bytes] = []
-        self.frame_count = 0
-        self.writers = 0
         self.writes: list[Write] = []
+        self.bodies: list[bytes] = []
+        self.frame_counts: list[int] = []
+
+    def add(self, write: Write, body: bytes, frame_count: int) -> None:
+        self.writes.append(write)
+        self.bodies.append(body)
+        self.frame_counts.append(frame_count)
 
     def ticket(self) -> Ticket:
-        body = b"".join(self.parts)
-        ticket = Ticket(body, self.frame_count, self.durability, context=self.writes)
-        ticket.writers = self.writers
+        body, frame_count = b"".join(self.bodies), sum(self.frame_counts)
+        ticket = Ticket(body, frame_count, self.durability, context=self.writes)
+        ticket.writers = sum([write.writers for write in self.writes])
         return ticket
+
+    def halves(self) -> tuple[_Submission, _Submission]:
+        middle = len(self.writes) // 2
+        return self._some(slice(middle)), self._some(slice(middle, None))
+
+    def _some(self, some: slice) -> _Submission:
+        part = _Submission(self.shard, self.durability)
+        part.writes, part.bodies = self.writes[some], self.bodies[some]
+        part.frame_counts = self.frame_counts[some]
+        return part
 
 
 class Appender:
@@ -86,6 +106,14 @@ class Appender:
         self._publisher = publisher
         self._pressure_control = pressure_control
         self._sampled_at = 0
+        self._begun: list[Write] = []
+        """Writes of this turn: they have their seqs, in this order, and go to the log together."""
+        self._sending = False
+        self._answered_at_once = False
+        """By this submission, not by the log."""
+        self._writers_max = min(SUBMISSION_WRITERS, core.settings.wal.queue_submissions_max)
+        self._send: Final = self.send_begun
+        core.send_begun = self._send
 
     def append(
         self,
@@ -99,11 +127,12 @@ class Appender:
         disable_backpressure: bool = False,
         synced: bool = False,
     ) -> Write:
-        """Start a write by itself: a turn of one. The answer comes through `Write.on_done`, or is
-        there already.
+        """Take a write along with this turn. Raises what refuses it at once; every other answer
+        comes through `Write.on_done`, or is there already.
 
         `synced` has the ack of a disk-class topic wait for the sync, this once.
         """
+        self._core.before_append()
         now = self._core.clock.wall_ms()
         self._admit(now, records.size, disable_backpressure)
         key = None if idempotency_key is None else checked_key(idempotency_key)
@@ -113,22 +142,20 @@ class Appender:
             if repeat is not None:
                 return repeat
         try:
-            write = self._begin(topic, records, now, expect_head_seq)
+            write = self._begin(topic, records, now, expect_head_seq, key)
         except RequestError:
             self._topics.forget_if_never_made(topic)
             raise
-        write.created = topic.creation is not None and topic.in_flight == 0
         write.synced = synced
-        if key is not None:
-            write.keys = [Keyed(key, write.first_seq, write.first_seq + len(records) - 1)]
-        self._submit([write])
-        if write.refusal is not None:
-            raise write.refusal
+        self._begun.append(write)
+        self._core.owner.at_end_of_turn(self._send)
+        if write.error is not None:
+            raise write.error
         return write
 
     def append_turn(self, batches: Mapping[Topic, EncodedRecords]) -> list[Write | HeadwaterError]:
-        """Start the writes that one turn of the loop brought, to topics that are there and loaded:
-        a write for each topic, or its refusal, in their order."""
+        """Take writes along, to topics that are there and loaded: a write for each topic, or what
+        refuses it before it has seqs, in their order."""
         now = self._core.clock.wall_ms()
         size = sum([records.size for records in batches.values()])
         try:
@@ -136,7 +163,6 @@ class Appender:
         except HeadwaterError as refusal:
             return [refusal] * len(batches)
         started: list[Write | HeadwaterError] = []
-        writes: list[Write] = []
         for topic, records in batches.items():
             try:
                 write = self._begin(topic, records, now)
@@ -144,13 +170,18 @@ class Appender:
                 started.append(refusal)
             else:
                 started.append(write)
-                writes.append(write)
-        if self._submit(writes):
-            return started
-        return [each.refusal or each if isinstance(each, Write) else each for each in started]
+                self._begun.append(write)
+        if self._begun:
+            self._core.owner.at_end_of_turn(self._send)
+        return started
 
     def _begin(
-        self, topic: Topic, records: EncodedRecords, now: int, expect_head_seq: int | None = None
+        self,
+        topic: Topic,
+        records: EncodedRecords,
+        now: int,
+        expect_head_seq: int | None = None,
+        key: bytes | None = None,
     ) -> Write:
         """Admit a batch by the rules of its topic and give it seqs. A refusal takes none."""
         log = topic.log
@@ -168,8 +199,33 @@ class Appender:
         write = Write(topic, first_seq, topic.last_ts)
         write.records = records
         write.writers = records.writers
+        write.created = topic.creation is not None and topic.in_flight == 0
         self._core.live_bytes += size
+        topic.in_flight += 1
+        parts = records.keys if key is None else [KeyedPart(key, 0, len(records))]
+        if parts is not None:
+            self._note_keys(write, parts)
         return write
+
+    def _note_keys(self, write: Write, parts: Sequence[KeyedPart]) -> None:
+        """A repeat of what is on its way waits for that."""
+        topic, seq = write.topic, write.first_seq
+        # Not by the time of the record, which may be ahead: no record is older than the one before.
+        now = self._core.clock.wall_ms()
+        write.expires_ts = now + topic.log.settings.idempotency_window_ms
+        write.keys = [
+            Keyed(key, seq + position, seq + position + count - 1) for key, position, count in parts
+        ]
+        self._core.keyed[topic.topic_id] = topic
+        for key, first_seq, last_seq in write.keys:
+            topic.keys.begin(
+                key,
+                first_seq,
+                last_seq,
+                created=write.created,
+                expires_ts=write.expires_ts,
+                waiting=write,
+            )
 
     def _admit(self, now_ms: int, size: int, disable_backpressure: bool) -> None:
         core = self._core
@@ -210,50 +266,71 @@ class Appender:
         )
         return repeat
 
-    def _submit(self, writes: Sequence[Write]) -> bool:
-        """Encode and hand over what was begun, each topic once: one ticket for each shard and
-        class. False when a shard refused: its writes have given their seqs back, and have the
-        reason."""
+    def send_begun(self) -> None:
+        """Encode and hand over what was begun in this turn: one ticket for each shard and class.
+        Writes that their shard refuses have given their seqs back and are answered so."""
+        if self._sending:  # what is answered at once may bring more; it goes behind these
+            return
+        self._sending = True
+        try:
+            while self._begun:
+                count = self._fitting()
+                writes, self._begun = self._begun[:count], self._begun[count:]
+                self._submit(writes)
+        finally:
+            self._sending = False
+        if self._answered_at_once:
+            self._answered_at_once = False
+            if self._core.on_published is not None:
+                self._core.on_published()
+
+    def _fitting(self) -> int:
+        """How many of those that were begun are one submission."""
+        writers = size = 0
+        for count, write in enumerate(self._begun):
+            writers += write.writers
+            size += write.records.size
+            if count and (writers > self._writers_max or size > SUBMISSION_BYTES):
+                return count
+        return len(self._begun)
+
+    def _submit(self, writes: list[Write]) -> None:
         submissions: list[_Submission] = []
-        all_taken = True
+        answered: set[Write] = set()
         try:
             frames = encode_batches([_columns_of(write) for write in writes])
             for write, made in zip(writes, frames, strict=True):
                 self._join(write, made, submissions)
-        except BaseException:
-            self._take_back(writes)
-            raise
-        left = deque(submissions)
-        while left:
-            submission = left[0]
-            try:
-                self._core.submit_to(submission.shard, submission.ticket())
-            except HeadwaterError as refusal:
-                all_taken = False
-                self._take_back(submission.writes)
-                for write in submission.writes:
-                    write.refusal = refusal
-            except BaseException:
-                for unsent in left:
-                    self._take_back(unsent.writes)
+            # A topic's writes that wait for a sync stand behind those that do not.
+            for submission in sorted(submissions, key=_waits):
+                refusal = self._hand_over(submission)
+                answered.update(submission.writes)
+                if refusal is not None:
+                    self._answered_at_once = True
+                    self._publisher.failed(*refusal)
+        except Exception as mistake:
+            left = [write for write in writes if not (write.done or write in answered)]
+            if not left:
                 raise
-            else:
-                waits = submission.durability is _FSYNC
-                for write in submission.writes:
-                    write.waits = waits
-                    write.topic.waiting += waits
-                    self._under_way(write)
-            left.popleft()
-        return all_taken
+            self._answered_at_once = True
+            self._publisher.failed(left, _answer_to(mistake))
 
-    def _take_back(self, writes: Sequence[Write]) -> None:
-        """Nothing of these reached the log."""
-        for write in writes:
-            if not write.done:
-                topic, size = write.topic, write.records.size
-                topic.log.unassign(write.first_seq, size)
-                self._core.live_bytes -= size
-                self._topics.forget_if_never_made(topic)
+    def _hand_over(self, submission: _Submission) -> tuple[list[Write], HeadwaterError] | None:
+        """Writes that the shard refuses, and why. When it has no room for all it takes those that
+        came first."""
+        try:
+            self._core.submit_to(submission.shard, submission.ticket())
+        except OverloadedError as refusal:
+            if len(submission.writes) == 1:
+                return submission.writes, refusal
+            first, second = submission.halves()
+            refused = self._hand_over(first)
+            if refused is None:
+                return self._hand_over(second)
+            return refused[0] + second.writes, refused[1]
+        except HeadwaterError as refusal:
+            return submission.writes, refusal
+        return None
 
     def _join(
         self,
@@ -267,17 +344,21 @@ class Appender:
         write.buffer, write.offsets, write.lengths, write.flags = frames
         write.tags = write.records.tags
         durability = topic.log.settings.durability
-        body, count = write.buffer, len(write.offsets)
         control, control_frames = self._control(write) if _brings_control(write) else _NO_CONTROL
+        body, count = write.buffer, len(write.offsets)
         if durability is not _FSYNC:
             write.logged = durability.is_logged
             durability = self._class_for(write, durability)
-            if not durability.is_logged and topic.creation is None and topic.in_flight == 0:
-                self._under_way(write)
+            is_next = write.first_seq == topic.log.visible_seq + 1
+            if not durability.is_logged and topic.creation is None and is_next:
+                self._answered_at_once = True
                 self._publisher.published([write])
                 return
             if not write.logged:
                 body, count = b"", 0  # only its creation, if anything, goes into the log
+        if durability is _FSYNC:
+            write.waits = True
+            topic.waiting += 1
         shard = topic.shard
         for submission in submissions:
             if submission.shard == shard and submission.durability is durability:
@@ -286,11 +367,8 @@ class Appender:
             submission = _Submission(shard, durability)
             submissions.append(submission)
         if control:
-            submission.parts += control
-        submission.parts.append(body)
-        submission.frame_count += control_frames + count
-        submission.writers += write.writers
-        submission.writes.append(write)
+            body = b"".join((*control, body))
+        submission.add(write, body, control_frames + count)
 
     def _control(self, write: Write) -> tuple[Sequence[bytes], int]:
         """What stands in front of its records in their group, and how many frames these are."""
@@ -302,14 +380,8 @@ class Appender:
             write.on_flushed = flush.confirm
             control.append(flush.body)
             count += flush.frame_count
-        if records.keys is not None:
-            seq = write.first_seq
-            write.keys = [
-                Keyed(key, seq + position, seq + position + count - 1)
-                for key, position, count in records.keys
-            ]
         if write.keys:
-            control += self._remember(write)
+            control += _remember(write)
             count += len(write.keys)
         if records.deliver_at is not None:
             control.append(_schedule(write, records.deliver_at))
@@ -333,20 +405,6 @@ class Appender:
             )
         return Durability.FSYNC if waits else durability
 
-    def _under_way(self, write: Write) -> None:
-        write.topic.in_flight += 1
-        if write.keys:
-            self._core.keyed[write.topic.topic_id] = write.topic
-            for key, first_seq, last_seq in write.keys:
-                write.topic.keys.begin(
-                    key,
-                    first_seq,
-                    last_seq,
-                    created=write.created,
-                    expires_ts=write.expires_ts,
-                    waiting=write,
-                )
-
     def _reserve(self, write: Write) -> None:
         """Have a durable ceiling over the seqs of a class whose acks do not wait (I3).
 
@@ -369,28 +427,36 @@ class Appender:
         topic.meta = None
         return True
 
-    def _remember(self, write: Write) -> list[bytes]:
-        settings = write.topic.log.settings
-        # Not by the time of the record, which may be ahead: no record is older than the one before.
-        write.expires_ts = self._core.clock.wall_ms() + settings.idempotency_window_ms
-        topic_id, expires_ts = write.topic.topic_id, write.expires_ts
-        return [
-            encode_idempotency(
-                topic_id, IdempotencyEntry(*keyed, expires_ts, write.created), write.ts
-            )
-            for keyed in write.keys
-        ]
+
+def _waits(submission: _Submission) -> bool:
+    return submission.durability is _FSYNC
+
+
+def _answer_to(mistake: Exception) -> HeadwaterError:
+    """To writes that were not sent because of it; who answers a client logs what it was."""
+    error: HeadwaterError = InvariantError("something went wrong here; nothing was written")
+    if isinstance(mistake, MemoryError):
+        error = OverloadedError("there is no memory for this write; nothing was written, try again")
+    error.__cause__ = mistake
+    return error
+
+
+def _remember(write: Write) -> list[bytes]:
+    topic_id, expires_ts = write.topic.topic_id, write.expires_ts
+    return [
+        encode_idempotency(topic_id, IdempotencyEntry(*keyed, expires_ts, write.created), write.ts)
+        for keyed in write.keys
+    ]
 
 
 def _brings_control(write: Write) -> bool:
     """Something stands in front of its records in their group; of most there is nothing."""
-    topic, records = write.topic, write.records
+    topic = write.topic
     return bool(
         topic.creation is not None
         or topic.inbound is not None
-        or records.keys
         or write.keys
-        or records.deliver_at
+        or write.records.deliver_at
     )
 
 

@@ -19,7 +19,6 @@ from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import TailChunk, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
 from headwater.wal.ticket import Ticket
 
 
@@ -84,8 +83,6 @@ class Write(PendingAppend):
     """Size each record will have in a segment."""
     flags: Sequence[int] = ()
     tags: Sequence[bytes] = ()
-    refusal: HeadwaterError | None
-    """Why the log did not even take it: it has no seqs."""
     created: bool
     writers: int
     """How many writes of others it stands for."""
@@ -111,12 +108,12 @@ class Write(PendingAppend):
         self.waits = self.created = False
         self.logged = True
         self.keys = ()
-        self.refusal = self.error = self.result = self.on_done = None
+        self.error = self.result = self.on_done = None
         self.scheduled = self.on_flushed = self._followers = None
 
     @property
     def last_seq(self) -> int:
-        return self.first_seq + len(self.offsets) - 1
+        return self.first_seq + len(self.records) - 1
 
 
 class Publisher:
@@ -179,8 +176,7 @@ class Publisher:
                 else:
                     context.refuse(error)
             elif error is not None and isinstance(context, list):
-                for write in context:
-                    self.failed(write, error)
+                self.failed(context, error)
         except Exception as mistake:
             broken.append(mistake)
 
@@ -244,20 +240,33 @@ class Publisher:
                 head_seq = last_seq
             write.succeed(Appended(first_seq, last_seq, head_seq, write.created, deduped=False))
 
-    def failed(self, write: Write, error: HeadwaterError) -> None:
-        """The log did not take it: give the seqs back if no write took later ones."""
-        topic = write.topic
+    def failed(self, writes: Sequence[Write], error: HeadwaterError) -> None:
+        """The log did not take them."""
+        for write in reversed(writes):
+            self._give_back(write)
+        mistake: Exception | None = None
+        for write in writes:
+            self._topics.forget_if_never_made(write.topic)
+            try:
+                write.fail(error)
+            except Exception as broken:  # those behind it are answered all the same (I15)
+                mistake = mistake or broken
+        if mistake is not None:
+            raise mistake
+
+    def _give_back(self, write: Write) -> None:
+        """Its seqs, if no write took later ones, and its keys."""
+        topic, log, size = write.topic, write.topic.log, write.records.size
         topic.in_flight -= 1
         topic.waiting -= write.waits
-        size = sum(write.lengths) - len(write.lengths) * SEGMENT_FRAME_BYTES_MIN
-        topic.log.give_up(size)
         self._core.live_bytes = max(self._core.live_bytes - size, 0)
         for keyed in write.keys:
             topic.keys.abandon(keyed.key)
-        if topic.in_flight == 0 and topic.log.inflight:
-            topic.log.unassign(topic.log.visible_seq + 1)
-        self._topics.forget_if_never_made(topic)
-        write.fail(error)
+        log.give_up(size)
+        if topic.in_flight == 0 and log.inflight:
+            log.unassign(log.visible_seq + 1)
+        elif write.last_seq == log.head_seq:
+            log.unassign(write.first_seq)
 
     # -- syncs
 

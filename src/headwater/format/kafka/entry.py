@@ -5,6 +5,9 @@ batch's length prefix stands, so the batch behind it begins at `physical_offset 
 entry of length 0 is dead: its batch was left out when its segment was rewritten. One that says log
 2^32-1 besides is a hole: a repair gave the record up, and its offset stays taken. No entry is all
 zeros, because no topic's hash is: zeros mean that the index ends.
+
+Which topic an entry belongs to is a BLAKE3 of its name, keyed by the organisation. The only module
+that imports that library.
 """
 
 from __future__ import annotations
@@ -13,9 +16,26 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from blake3 import blake3
+
 from headwater.core.arrays import NDArray, numpy
-from headwater.format.kafka.topic_hash import TOPIC_HASH_BYTES
 from headwater.format.layout import Field, Layout
+
+TOPIC_HASH_BYTES: Final = 16
+_KEY_BYTES: Final = 32
+
+
+def topic_hash(org: int, name: str) -> bytes:
+    """16 bytes for a name; other bytes for the same name in another organisation."""
+    salt = org.to_bytes(8, "little")
+    hasher = blake3(salt + name.encode(), key=salt.ljust(_KEY_BYTES, b"\0"))
+    return hasher.digest(length=TOPIC_HASH_BYTES)
+
+
+def key_text(org: int, hashed: bytes, partition: int) -> str:
+    """A partition's key, as people and spans see it: `{org}-{hash in decimal}-{partition}`."""
+    return f"{org}-{int.from_bytes(hashed, 'little')}-{partition}"
+
 
 ENTRY: Final = Layout(
     "offset index entry",

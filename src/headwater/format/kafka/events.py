@@ -12,8 +12,7 @@ import msgspec
 
 from headwater.core.errors import FormatError
 from headwater.format.kafka.batch import HEADER_BYTES, Bytes, seal_batch
-from headwater.format.kafka.entry import entry_key
-from headwater.format.kafka.topic_hash import topic_hash
+from headwater.format.kafka.entry import entry_key, topic_hash
 
 INTERNAL_ORG: Final = 0
 INTERNAL_TOPIC: Final = "__headwater"

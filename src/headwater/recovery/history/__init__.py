@@ -14,8 +14,8 @@ whose log is read in two ways, have two:
 - `contents.TopicHistory`: what one topic holds: its records, a batch at a time, and the deletes,
   floors, settings, keys and leases between them, in the order of the log.
 
-`floors` has what both share: what is gone from the front of a topic, and what a delete means.
-`losses` is what follows at the end of a log: which seqs of a topic never get a record.
+`losses` has what both share: what is gone from the front of a topic, what a delete means, and what
+follows at the end of a log: which seqs of a topic never get a record.
 Start reading there, then `topics`, then `contents`. What a live change makes of an owner's tables
 is decided before it is written (`engine.machines.draft`); a fold is for what is read back.
 """

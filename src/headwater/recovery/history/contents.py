@@ -36,7 +36,7 @@ from headwater.format.control_frames import (
 )
 from headwater.format.frame import Frame, FrameType
 from headwater.model.loss import Loss
-from headwater.recovery.history.floors import Deletion, deletion_of
+from headwater.recovery.history.losses import Deletion, deletion_of
 
 
 class Rows(Protocol):

@@ -128,11 +128,11 @@ class KafkaSink(Protocol[T]):
 
 
 class KafkaFold(Generic[T]):
-    __slots__ = ("_sink", "_table")
+    __slots__ = ("_table", "sink")
 
     def __init__(self, table: KafkaTable[T], sink: KafkaSink[T]) -> None:
         self._table = table
-        self._sink = sink
+        self.sink = sink
 
     def take(self, event: AnyEvent, event_id: int) -> None:
         """The next event of the log. `event_id` is its global id: where a topic begins."""
@@ -142,45 +142,30 @@ class KafkaFold(Generic[T]):
 
     def _made(self, event: events.TopicMadeEvent, event_id: int) -> None:
         if self._table.by_id(event.topic_id) is None:
-            topic = self._sink.make(event, event_id)
+            topic = self.sink.make(event, event_id)
             self._table.add(topic)
-            self._sink.made(topic)
+            self.sink.made(topic)
 
     def _dropped(self, event: events.TopicDroppedEvent, _event_id: int) -> None:
         topic = self._table.by_id(event.topic_id)
         if topic is not None:
             self._table.remove(topic)
-            self._sink.dropped(topic)
+            self.sink.dropped(topic)
 
     def _partitions(self, event: events.PartitionsAdded, _event_id: int) -> None:
         topic = self._table.by_id(event.topic_id)
         if topic is not None and event.total > len(topic.partitions):
-            self._sink.add_partitions(topic, event.total)
+            self.sink.add_partitions(topic, event.total)
 
     def _configs(self, event: events.ConfigsSet, _event_id: int) -> None:
         topic = self._table.by_id(event.topic_id)
         if topic is not None:
-            self._sink.set_configs(topic, dict(event.configs))
+            self.sink.set_configs(topic, dict(event.configs))
 
     def _log_start(self, event: events.LogStartMoved, _event_id: int) -> None:
         topic = self._table.by_id(event.topic_id)
         if topic is not None and event.partition < len(topic.partitions):
-            self._sink.move_log_start(topic, event.partition, event.offset)
-
-    def _offsets(self, event: events.OffsetsCommitted, _event_id: int) -> None:
-        self._sink.commit_offsets(event)
-
-    def _no_offsets(self, event: events.OffsetsForgotten, _event_id: int) -> None:
-        self._sink.forget_offsets(event)
-
-    def _no_group(self, event: events.GroupForgotten, _event_id: int) -> None:
-        self._sink.forget_group(event)
-
-    def _members(self, event: events.GroupMembership, _event_id: int) -> None:
-        self._sink.keep_members(event)
-
-    def _producer_ids(self, event: events.ProducerIdsTaken, _event_id: int) -> None:
-        self._sink.take_producer_ids(event.next_id)
+            self.sink.move_log_start(topic, event.partition, event.offset)
 
     def _about_files(self, event: events.Synced | events.SegmentBegun, _event_id: int) -> None:
         """Those who read the files have drawn their conclusions."""
@@ -192,11 +177,11 @@ _RULES: Final[dict[type, Callable[[KafkaFold[Any], Any, int], None]]] = {
     events.PartitionsAdded: KafkaFold._partitions,
     events.ConfigsSet: KafkaFold._configs,
     events.LogStartMoved: KafkaFold._log_start,
-    events.OffsetsCommitted: KafkaFold._offsets,
-    events.OffsetsForgotten: KafkaFold._no_offsets,
-    events.GroupForgotten: KafkaFold._no_group,
-    events.GroupMembership: KafkaFold._members,
-    events.ProducerIdsTaken: KafkaFold._producer_ids,
+    events.OffsetsCommitted: lambda fold, event, _: fold.sink.commit_offsets(event),
+    events.OffsetsForgotten: lambda fold, event, _: fold.sink.forget_offsets(event),
+    events.GroupForgotten: lambda fold, event, _: fold.sink.forget_group(event),
+    events.GroupMembership: lambda fold, event, _: fold.sink.keep_members(event),
+    events.ProducerIdsTaken: lambda fold, event, _: fold.sink.take_producer_ids(event.next_id),
     events.Synced: KafkaFold._about_files,
     events.SegmentBegun: KafkaFold._about_files,
 }

@@ -34,6 +34,7 @@ from headwater.format.kafka.entry import (
     pack_entries,
     read_entries,
     split_key,
+    topic_hash,
 )
 from headwater.format.kafka.events import (
     INTERNAL_KEY,
@@ -43,7 +44,6 @@ from headwater.format.kafka.events import (
     decode_event,
 )
 from headwater.format.kafka.names import index_name, log_name, partition_name
-from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.history.kafka import is_own, own_runs
 from headwater.recovery.kafka.survey import KafkaSurvey, SegmentScan
 from headwater.recovery.kafka.table import IndexVerdict, LogVerdict, SegmentPosition, Stray

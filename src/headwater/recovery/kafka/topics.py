@@ -13,9 +13,8 @@ from typing import Final, NamedTuple
 from headwater.core.errors import FormatError
 from headwater.format.kafka import events
 from headwater.format.kafka.checkpoint import KafkaCheckpoint
-from headwater.format.kafka.entry import split_key
+from headwater.format.kafka.entry import split_key, topic_hash
 from headwater.format.kafka.events import INTERNAL_KEY, PREDECESSOR_MISSING, AnyEvent, decode_event
-from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.history.kafka import KafkaFold, KafkaSink, KafkaTable
 
 STRANGER: Final = "the entries are of a topic that does not exist"

@@ -30,6 +30,7 @@ from headwater.format.kafka.entry import (
     group_by_key,
     holes_in,
     read_entries,
+    topic_hash,
 )
 from headwater.format.kafka.events import (
     INTERNAL_KEY,
@@ -41,7 +42,6 @@ from headwater.format.kafka.events import (
     decode_event,
 )
 from headwater.format.kafka.names import index_name, log_name
-from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.kafka.survey import (
     check_known_entries,
     judge_begun,

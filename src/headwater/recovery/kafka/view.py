@@ -47,6 +47,7 @@ from headwater.format.kafka.entry import (
     holes_in,
     keys_of,
     read_entries,
+    topic_hash,
 )
 from headwater.format.kafka.names import (
     CHECKPOINT_NAME,
@@ -54,7 +55,6 @@ from headwater.format.kafka.names import (
     index_name,
     log_name,
 )
-from headwater.format.kafka.topic_hash import topic_hash
 from headwater.recovery.finding import Action
 from headwater.recovery.history.kafka import own_runs
 from headwater.recovery.kafka.survey import (
@@ -80,7 +80,6 @@ from headwater.recovery.kafka.walk import (
 from headwater.store.segment import SegmentChangedError
 
 _ADVICE: Final = "see `headwater verify`, or restore a backup"
-_UPDATE: Final = "read it with the version that wrote it"
 _NOTHING_TO_SYNC: Final = (errno.EROFS, errno.EINVAL, errno.ENOTSUP)
 """A file system that is read-only, or that does not know what a sync is."""
 _REFUSED: Final = (BatchVerdict.NEWER, BatchVerdict.UNFOLLOWED)
@@ -131,7 +130,7 @@ def read_checkpoint(disk: Disk, directory: PurePath) -> KafkaCheckpoint:
     has_entries = bool(there.logs or there.indexes)  # it is there before they are
     row = CHECKPOINT_TABLE.decide(first.verdict, checkpoints.copy, has_entries)
     if row.action is Action.REFUSE_NEWER:
-        raise NewerFormatError(first.what, path=first.path, advice=_UPDATE)
+        raise NewerFormatError(first.what, path=first.path)
     if row.action.refuses:
         raise DamageError(first.what, path=first.path, offset=first.offset, advice=_ADVICE)
     return KafkaCheckpoint()
@@ -421,5 +420,5 @@ def _check_owners(path: PurePath, entries: Entries, topics: SeenTopics) -> None:
 
 def _refused(taken: TakenBatch, path: PurePath, offset: int) -> StorageError:
     if taken.verdict is BatchVerdict.NEWER:
-        return NewerFormatError(taken.problem, path=path, advice=_UPDATE)
+        return NewerFormatError(taken.problem, path=path)
     return DamageError(taken.problem, path=path, offset=offset, advice=_ADVICE)

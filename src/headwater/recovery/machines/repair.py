@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import PurePath
 from typing import Final
 
-from headwater.disk import Disk, OpenMode, opened, read_all, replace_file, sync_file
+from headwater.disk import NO_ROOM, Disk, OpenMode, opened, read_all, replace_file, sync_file
 from headwater.disk.whole_files import sync_names
 from headwater.format.machines.names import (
     INDEX_NAME,
@@ -32,7 +32,6 @@ from headwater.recovery.machines.table import (
     StretchVerdict,
 )
 from headwater.recovery.repair import cut_tail, keep_stretch, move_to_quarantine, write_again
-from headwater.wal.dialect import NO_ROOM
 
 _WRITTEN_AGAIN: Final = (IndexState.DAMAGED, IndexState.LOST)
 _SKIPPED: Final = (StretchVerdict.DAMAGED, StretchVerdict.LOST_END)

@@ -7,7 +7,7 @@ findings of that, `repair` finishes a rotation or a trim, overwrites a torn tail
 with zeros (I4, I5) and says where a writer goes on. `plan` passes over what is damaged, with an
 operator's consent, and writes that into REPAIRS.
 
-Then the log is read: `replay` gives its groups in the order they were written, `rows` many frames
+Then the log is read: `replay` gives its groups in the order they were written, and many frames
 at a time as columns. `history` says what they mean; `catalog` is which topics there are, from a
 snapshot and the log; `snapshots` and `stored_topic` read what was checkpointed.
 

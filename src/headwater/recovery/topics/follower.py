@@ -136,12 +136,7 @@ class _ShardFollower:
         scan = FileScan(path, self._number)
         scan_on(buffer, scan, self._chain, self._end)
         if scan.verdict is FileVerdict.NEWER:
-            raise NewerFormatError(
-                scan.reason,
-                path=path,
-                offset=scan.end,
-                advice="use the version of Headwater that wrote it",
-            )
+            raise NewerFormatError(scan.reason, path=path, offset=scan.end)
         self._end = scan.end
         spans = scan.spans
         groups = []

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from headwater.config.wal import WalSettings
-from headwater.disk import Disk, OpenMode, opened, sync_file, sync_names
+from headwater.disk import NO_ROOM, Disk, OpenMode, opened, sync_file, sync_names
 from headwater.recovery.directory import access_error
 from headwater.recovery.repair import cut_tail, write_again
 from headwater.recovery.topics.report import WalReport, inspect_wal
 from headwater.recovery.topics.scan import FileScan
 from headwater.recovery.topics.survey import ShardSurvey
 from headwater.recovery.topics.table import FileVerdict
-from headwater.wal.dialect import NO_ROOM, LogPosition, OpenFile
+from headwater.wal.dialect import LogPosition, OpenFile
 from headwater.wal.sharded import shard_directory
 
 LogIdSource = Callable[[], int]

@@ -7,7 +7,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from headwater.core.errors import DamageError, FormatError, NewerFormatError
-from headwater.disk import Disk, OpenMode, read_all
+from headwater.disk import Disk, read_all
 from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.frame import UnknownFrameError
 from headwater.format.names import COLD_ADDRESS_NAME, WAL_DIRECTORY
@@ -44,13 +44,11 @@ def covered_frames(
     shards: what the snapshot knows of the log before says nothing about this one.
     """
     known = {shard.directory: shard.chain.log_id for shard in shards}
-    root = directory / WAL_DIRECTORY
-    covered = {}
-    for meta in snapshot.shards:
-        path = root / meta.directory if meta.directory else root
-        if known.get(path) in (None, meta.log_id):
-            covered[path] = meta.covered_frame
-    return covered
+    return {
+        path: covered.frame
+        for path, covered in covered_logs(directory, snapshot).items()
+        if known.get(path) in (None, covered.log_id)
+    }
 
 
 def refuse_missing_frames(shards: Iterable[ShardSurvey], covered: Mapping[PurePath, int]) -> None:
@@ -103,17 +101,12 @@ def load_snapshot(disk: Disk, directory: PurePath, unreadable: list[str]) -> Sna
     meta = directory / META_DIRECTORY
     for number in snapshot_numbers(disk, directory):
         path = meta / snapshot_name(number)
-        file = disk.open(path, OpenMode.READ)
         try:
-            return decode_snapshot(file.read(0, file.size()))
+            return decode_snapshot(read_all(disk, path))
         except UnknownFrameError as error:
-            raise NewerFormatError(
-                error.reason, path=path, advice="use the version of Headwater that wrote it"
-            ) from error
+            raise NewerFormatError(error.reason, path=path) from error
         except FormatError as error:
             unreadable.append(f"{path}: {error.reason}")
-        finally:
-            file.close()
     if unreadable:
         raise DamageError(
             f"no snapshot can be read ({unreadable[0]})",

@@ -7,6 +7,7 @@ other stop: `on_pressure` tells it, and what would cause more frames waits.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, cast
 
@@ -43,6 +44,20 @@ class Channel(asyncio.Protocol):
     def register(self, handlers: Mapping[ChannelKind, FrameHandler]) -> None:
         """What is done with frames of these kinds. Others close the channel."""
         self._handlers.update({int(kind): handler for kind, handler in handlers.items()})
+
+    def option(self, level: int, name: int, size: int) -> bytes:
+        """Of its socket."""
+        assert self._transport is not None, "connected"
+        # The loop lends no socket that could be asked, only its number.
+        borrowed = socket.socket(fileno=self._transport.get_extra_info("socket").fileno())
+        try:
+            return borrowed.getsockopt(level, name, size)
+        finally:
+            borrowed.detach()
+
+    def set_reading(self, reads: bool) -> None:
+        if self._transport is not None:
+            self._transport.resume_reading() if reads else self._transport.pause_reading()
 
     # -- out
 
@@ -85,8 +100,8 @@ class Channel(asyncio.Protocol):
                 if handler is None:
                     raise ChannelError(f"{ChannelKind(kind).name} is not for this side")
                 handler(stream, flags, payload)
-        except Exception as error:  # nothing behind it can be trusted
-            self._log.error("the channel broke", error=repr(error), exc_info=error)
+        except Exception:  # nothing behind it can be trusted
+            self._log.exception("the channel broke")
             self.abort()
 
     def abort(self) -> None:

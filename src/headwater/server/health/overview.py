@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from headwater.server.access.access import Access
 from headwater.server.access.keys import ANYONE, ApiKey
 from headwater.server.backend import Backend
 from headwater.server.connection import Connections
+from headwater.server.gateway_slots import GatewayFigures
 from headwater.server.machines.webhooks import Webhooks
 from headwater.server.streams.watch_sessions import WatchSessions
 from headwater.wire.status_answers import Totals
@@ -75,6 +76,7 @@ class Overview:
         backend: Backend,
         access: Access,
         connections: Connections,
+        gateways: Iterable[GatewayFigures] | None,
         sessions: WatchSessions,
         webhooks: Webhooks,
         clock: Clock,
@@ -83,6 +85,7 @@ class Overview:
         self.access = access
         self.webhooks = webhooks
         self._connections = connections
+        self._gateways = gateways
         self._sessions = sessions
         self._now_us = clock.monotonic_us
         self._started_us = self._now_us()
@@ -96,10 +99,21 @@ class Overview:
     def open(self) -> dict[str, int]:
         """How much of each is open, by its name in status and metrics."""
         return {
-            "connections": len(self._connections),
+            "connections": self._http_connections,
             "sse_connections": self._sessions.delivery.streams.sse_count,
             "watch_sessions": len(self._sessions),
         }
+
+    @property
+    def gateways(self) -> list[GatewayFigures]:
+        """What each has; none where connections are this process's own."""
+        return list(self._gateways or ())
+
+    @property
+    def _http_connections(self) -> int:
+        if self._gateways is None:
+            return len(self._connections)
+        return sum(each.http_connections for each in self._gateways)
 
     def topic_totals(self, key: ApiKey) -> TopicTotals:
         """Sums over the topics that a key may name."""

@@ -14,17 +14,34 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
 import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.connection import Awaits, Connection
-from headwater.server.http.dispatcher import Dispatcher
+from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange, Part, write_parts
 from headwater.server.http.request_head import Head
 from headwater.server.http.request_parser import Incoming
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
+
+
+class RequestTaker(Protocol):
+    """What a parsed request is handed to: the `Dispatcher`, or what forwards it to one."""
+
+    @property
+    def endpoint(self) -> HttpEndpoint: ...
+
+    @property
+    def draining(self) -> bool: ...
+
+    def handle(self, exchange: Exchange) -> None: ...
+
+    def goes_beside(self, head: Head) -> bool: ...
+
+    def upgrade(self, exchange: Exchange, rest: bytes) -> None: ...
 
 
 class HttpConnection(Connection):
@@ -40,7 +57,7 @@ class HttpConnection(Connection):
     _head: Head | None = None
     """Of the request that was parsed last."""
 
-    def __init__(self, dispatcher: Dispatcher) -> None:
+    def __init__(self, dispatcher: RequestTaker) -> None:
         self.endpoint = endpoint = dispatcher.endpoint
         super().__init__(endpoint.connections)
         self._dispatcher = dispatcher

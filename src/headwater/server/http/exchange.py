@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.core.units import KIB
 from headwater.server.access.keys import own_error
-from headwater.server.failures import unforeseen
+from headwater.server.failures import logged, unforeseen
 from headwater.wire.http_errors import HttpError, error_body, error_headers, status_of
 from headwater.wire.http_response import answer_head, header_lines, json_answer, short_json_answer
 
@@ -51,11 +51,13 @@ def write_parts(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
 class HttpCaller(Protocol):
     """What a request, and the handler that answers it, need of the connection it came on."""
 
-    transport: asyncio.Transport
     reading: Reading
     paused: bool
     upgraded: asyncio.Protocol | None
     on_resumed: Callable[[], None] | None
+
+    @property
+    def transport(self) -> asyncio.Transport: ...
 
     @property
     def endpoint(self) -> HttpEndpoint: ...
@@ -230,6 +232,11 @@ class Exchange:
         else:
             self.fail(failure)
 
+    def not_written(self, error: HeadwaterError) -> None:
+        """The log's refusal."""
+        log = self.connection.endpoint.log
+        self.fail(logged(log, "a write failed", error, request_id=self.request_id))
+
     # -- the answer
 
     def answer_json(
@@ -307,9 +314,13 @@ class Exchange:
 
     def begin_stream(self, status: int, headers: Mapping[str, str]) -> None:
         """The head of an answer without end. What follows goes through `connection.send`."""
+        self.begin_printed(answer_head(status, headers, keep_alive=False))
+
+    def begin_printed(self, head: bytes) -> None:
+        """The same with a head that was printed by another process."""
         self.streaming = self.waits_for_event = True
         self.keep_alive = False
-        self._ready = answer_head(status, headers, keep_alive=False)
+        self._ready = head
         self.connection.answer_ready()
 
     def hand_over(self) -> None:

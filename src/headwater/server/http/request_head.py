@@ -28,6 +28,7 @@ class Head:
 
     __slots__ = (
         "body_bytes",
+        "channel_number",
         "headers",
         "is_plain_json",
         "is_plain_write",
@@ -70,6 +71,8 @@ class Head:
         self.usage: Usage | None = None
         self.body_bytes = 0
         """What follows it, for one that is known."""
+        self.channel_number = 0
+        """In a gateway: under which the sequencer keeps it; 0 if it does not."""
 
 
 class KnownHeads:

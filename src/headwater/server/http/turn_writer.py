@@ -9,13 +9,14 @@ Keeps I2, I15.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
 from headwater.config.topic import Discard
-from headwater.core.errors import HeadwaterError
+from headwater.core.errors import HeadwaterError, OverloadedError
 from headwater.engine.owner import Pending
 from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
@@ -54,6 +55,8 @@ class WriteGroup:
         self.end()
         if write.error is None:
             self.written(write, write.first_seq)
+        elif isinstance(write.error, OverloadedError) and self.requests > 1:
+            self.alone()  # there may be room for some
         else:
             self.failed(write.error)
 
@@ -122,8 +125,9 @@ class JoinedGroups(WriteGroup):
 class TurnWriter:
     """Of one engine."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, loop: asyncio.AbstractEventLoop) -> None:
         self._backend = backend
+        self._loop = loop
         self.engine: Engine | None = None
         """None until there is one to write to."""
         self.senders: list[Callable[[], None]] = []
@@ -134,6 +138,13 @@ class TurnWriter:
         engine = self.engine
         topic = None if engine is None else engine.find(name)
         return topic is not None and _takes_groups(topic)
+
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        """Run this when all that comes together is there."""
+        if self.engine is None:
+            self._loop.call_soon(work)
+        else:
+            self.engine.core.owner.at_end_of_turn(work)
 
     def submit(self, groups: Sequence[WriteGroup]) -> None:
         """Write all that can be written together, and tell the others to ask one by one."""

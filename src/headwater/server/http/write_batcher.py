@@ -119,7 +119,7 @@ class ExchangeGroup(WriteGroup):
         mistakes: list[Exception] = []
         for exchange in self.members:
             try:
-                exchange.fail(error)
+                exchange.not_written(error)
             except Exception as mistake:  # the requests behind it are answered all the same (I15)
                 mistakes.append(mistake)
         if mistakes:
@@ -197,6 +197,7 @@ class WriteBatcher:
         self._sink.write_alone(exchange)
 
     def flush(self) -> None:
+        """Have what came read, and given to where it goes."""
         if not self._groups:
             return
         groups, self._groups = list(self._groups.values()), {}

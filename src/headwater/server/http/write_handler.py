@@ -98,7 +98,7 @@ def _append(
 def _answer(exchange: Exchange, usage: Usage, with_seqs: bool, write: Pending[Appended]) -> None:
     usage.end()
     if write.error is not None:
-        exchange.fail(write.error)
+        exchange.not_written(write.error)
         return
     assert isinstance(write, PendingAppend)
     first, last, head, created, deduped = write.answer()

@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Final
 from headwater.config.kafka import KafkaSettings
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
-from headwater.core.errors import AccessError
 from headwater.disk import Disk
 from headwater.engine.async_database import AsyncDatabase
 from headwater.engine.state.damage import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.server.connection import Ports
 from headwater.server.kafka.users import Users
-from headwater.server.ports import BACKLOG, why_not
+from headwater.server.ports import BACKLOG, cannot_listen
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.store import KafkaStore
@@ -54,6 +53,7 @@ class KafkaListener:
             settings.kafka_users
         )  # a mistake is an error before anything is started
         self._server: asyncio.Server | None = None
+        self._gateways_port: int | None = None
         self._readers: ThreadPoolExecutor | None = None
         self.store: KafkaStore | None = None
         self.unavailable: UnavailableKafka | None = None
@@ -65,7 +65,7 @@ class KafkaListener:
     def port(self) -> int | None:
         """None when it does not listen."""
         if self._server is None:
-            return None
+            return self._gateways_port
         return int(self._server.sockets[0].getsockname()[1])
 
     async def bind(self, tls: ssl.SSLContext | None) -> None:
@@ -84,19 +84,24 @@ class KafkaListener:
                 start_serving=False,
             )
         except OSError as error:
-            raise AccessError(
-                f"cannot listen for Kafka clients on {settings.host}:{settings.kafka_port} "
-                f"({why_not(error)})",
-                advice="choose another --kafka-port, 0 for a free one, or off",
-            ) from error
+            raise cannot_listen("kafka", settings.host, settings.kafka_port, error) from error
+
+    def serve_gateways(self, port: int) -> None:
+        """Gateways listen there, and make connections here."""
+        self._gateways_port = port
+
+    def make_connection(self) -> asyncio.Protocol | None:
+        """None before it is open."""
+        return None if self.endpoint is None else self._make_connection(self.endpoint)
 
     def _connect(self) -> asyncio.Protocol:
-        assert self.endpoint is not None, "connected before it was open"
-        return self._make_connection(self.endpoint)
+        connection = self.make_connection()
+        assert connection is not None, "connected before it was open"
+        return connection
 
     async def open(self, database: AsyncDatabase, ports: Ports) -> None:
         """Recover the store and answer. Nothing is created where it is not used."""
-        if self._server is None and not self._disk.is_directory(self._directory):
+        if self.port is None and not self._disk.is_directory(self._directory):
             return
         # Late: where the port is off and there are no topics, nothing of Kafka is loaded.
         from headwater.engine.kafka.coordinator import Coordinator

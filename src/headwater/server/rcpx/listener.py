@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 
-from headwater.core.errors import AccessError
 from headwater.server.connection import Connections
-from headwater.server.ports import BACKLOG, why_not
+from headwater.server.ports import BACKLOG, cannot_listen
 from headwater.server.rcpx.connection import RcpxConnection
 from headwater.server.rcpx.endpoint import RcpxEndpoint
 
@@ -16,11 +15,21 @@ class RcpxListener:
     def __init__(self, endpoint: RcpxEndpoint) -> None:
         self._endpoint = endpoint
         self._server: asyncio.Server | None = None
+        self._gateways_port = 0
 
     @property
     def port(self) -> int:
+        if self._gateways_port:
+            return self._gateways_port
         assert self._server is not None
         return int(self._server.sockets[0].getsockname()[1])
+
+    def serve_gateways(self, port: int) -> None:
+        """Gateways listen there, and make connections here."""
+        self._gateways_port = port
+
+    def make_connection(self) -> RcpxConnection:
+        return RcpxConnection(self._endpoint)
 
     @property
     def connections(self) -> Connections:
@@ -31,7 +40,7 @@ class RcpxListener:
     ) -> None:
         try:
             self._server = await asyncio.get_running_loop().create_server(
-                lambda: RcpxConnection(self._endpoint),
+                self.make_connection,
                 host,
                 port,
                 ssl=tls,
@@ -40,10 +49,7 @@ class RcpxListener:
                 reuse_address=True,
             )
         except OSError as error:
-            raise AccessError(
-                f"cannot listen on {host}:{port} for RCPX ({why_not(error)})",
-                advice="choose another --rcpx-port, 0 for a free one, or off",
-            ) from error
+            raise cannot_listen("rcpx", host, port, error) from error
 
     def close(self) -> None:
         if self._server is not None:

@@ -23,7 +23,7 @@ from headwater.engine.partition import Partition
 from headwater.engine.topics.operations import diff_request, ensure_loaded
 from headwater.model.match import parse_match
 from headwater.server.access.keys import ApiKey, Scope
-from headwater.server.failures import unforeseen
+from headwater.server.failures import logged, unforeseen
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.topic_handlers import require_named
 from headwater.server.http.write_handler import encode_request
@@ -275,7 +275,9 @@ class WebSocket(asyncio.Protocol):
         def answer(done: Pending[Appended]) -> None:
             usage.end()
             if done.error is not None:
-                self._say_error(done.error, request.request_id)
+                log = self._connection.endpoint.log
+                error = logged(log, "a WebSocket publication failed", done.error)
+                self._say_error(error, request.request_id)
                 return
             result = done.answer()
             total_us = self._streams.now_us() - begun_us

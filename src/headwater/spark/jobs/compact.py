@@ -44,8 +44,8 @@ from headwater.spark.jobs.log_directories import owned, require_cold, require_da
 from headwater.spark.jobs.log_scan import topic_ids
 from headwater.store import reclaim
 from headwater.store.cold_index import cold_end
+from headwater.store.cold_tier import open_cold_tier, shown_address
 from headwater.store.failures import file_work
-from headwater.store.object_store import open_cold_tier, shown_address
 from headwater.store.ownership import cold_identity, pair_identity, read_head
 from headwater.store.pair import end_of, whole_entries
 from headwater.store.reclaim import is_rewrite_due

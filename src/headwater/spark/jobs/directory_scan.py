@@ -31,7 +31,7 @@ from headwater.recovery.topics.snapshots import covered_frames, load_snapshot, s
 from headwater.recovery.topics.survey import ShardSurvey
 from headwater.spark.jobs.job import MapAll
 from headwater.spark.jobs.log_scan import LogRead, catalog_of, noted_log
-from headwater.store.object_store import open_cold_tier, shown_address
+from headwater.store.cold_tier import open_cold_tier, shown_address
 from headwater.store.tier import TopicTier
 from headwater.store.topic_directory import TopicDirectory
 from headwater.store.verify import (

@@ -36,9 +36,8 @@ from headwater.format.snapshot import (
 )
 from headwater.recovery.history.topics import TABLE_FRAMES
 from headwater.recovery.topics.catalog import Catalog
-from headwater.recovery.topics.replay import replay
+from headwater.recovery.topics.replay import replay, replay_controls
 from headwater.recovery.topics.report import inspect_until_stable
-from headwater.recovery.topics.rows import replay_controls
 from headwater.recovery.topics.snapshots import covered_frames, load_snapshot
 from headwater.store.segment_stores import LocalSegmentStore
 

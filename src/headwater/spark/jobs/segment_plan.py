@@ -29,7 +29,7 @@ from headwater.spark.jobs.log_files import LoggedRows, MappedFiles
 from headwater.spark.jobs.topic_replay import Counts, Place, TopicReplay
 from headwater.store.appender import is_full, room_for
 from headwater.store.checked_reads import RecordDamage
-from headwater.store.object_store import open_cold_tier
+from headwater.store.cold_tier import open_cold_tier
 from headwater.store.reclaim import choose_drops
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles

@@ -41,14 +41,14 @@ from headwater.model.match import TagMatcher
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
 from headwater.recovery.history.contents import ContentSink, TopicHistory
-from headwater.recovery.history.floors import Deletion
 from headwater.recovery.history.losses import (
+    Deletion,
     lose_ephemeral,
     may_lose_ephemeral,
     reserved_seqs,
 )
 from headwater.recovery.topics.catalog import KnownTopic
-from headwater.recovery.topics.rows import entries_in_log
+from headwater.recovery.topics.replay import entries_in_log
 from headwater.recovery.topics.stored_topic import load_log
 from headwater.spark.jobs.log_files import LoggedRows, MappedFiles
 from headwater.store.checked_reads import RecordDamage

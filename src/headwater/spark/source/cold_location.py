@@ -40,7 +40,7 @@ from headwater.spark.source.location import (
 )
 from headwater.spark.source.split_reader import read_segment_split
 from headwater.spark.source.splits import ColdSlice, LostSplit, SegmentSplit, Split, clip, portions
-from headwater.store.object_store import URL_START
+from headwater.store.cold_tier import URL_START
 from headwater.store.ownership import BEGIN_BYTES, Wrong, seq_of_first
 from headwater.store.pair import repair_entries, whole_entries
 from headwater.store.segment import Segment, SegmentSlice, Tier

@@ -26,12 +26,11 @@ from headwater.format.snapshot import Snapshot, TopicMeta
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.recovery.history.contents import CONTENT_FRAMES, ContentSink, TopicHistory
-from headwater.recovery.history.floors import Deletion
+from headwater.recovery.history.losses import Deletion
 from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold, TopicSink, TopicTable
 from headwater.recovery.topics.follower import LogFollower
-from headwater.recovery.topics.replay import FrameGroup, replay
+from headwater.recovery.topics.replay import FrameGroup, RecordRows, replay, replay_rows
 from headwater.recovery.topics.report import inspect_until_stable, inspect_wal, refuse_unfinished
-from headwater.recovery.topics.rows import RecordRows, replay_rows
 from headwater.recovery.topics.snapshots import (
     covered_frames,
     covered_logs,

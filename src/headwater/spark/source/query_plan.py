@@ -17,7 +17,7 @@ from headwater.spark.source.location import Location, LocationSnapshot, LostSeqs
 from headwater.spark.source.options import SourceOptions
 from headwater.spark.source.remote_location import RemoteLocation
 from headwater.spark.source.splits import GapSlice, data_loss
-from headwater.store.object_store import URL_START
+from headwater.store.cold_tier import URL_START
 
 SLICES_MAX: Final = 1_000
 """Small topics share a task, up to this many of them."""

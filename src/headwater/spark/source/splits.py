@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import DataLossError
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
-from headwater.recovery.history.floors import Deletion
+from headwater.recovery.history.losses import Deletion
 from headwater.recovery.topics.follower import LogFollower
 from headwater.spark.source.location import LostSeqs
 from headwater.store.segment import Segment

@@ -162,6 +162,13 @@ class SteppedOwner:
         else:
             self.postponed.append(work)
 
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        if self.postponed is None or work not in self.postponed:
+            self.post(work)
+
+    def end_turn(self) -> None:
+        """The test ends it, by running what was postponed."""
+
     def call(self, work: Callable[[], T]) -> T:
         self._depth += 1
         try:

@@ -9,7 +9,7 @@ import pytest
 
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.engine.kafka.errors import TopicExistsError
-from headwater.format.kafka.topic_hash import topic_hash
+from headwater.format.kafka.entry import topic_hash
 from headwater.server.kafka.failures import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
 from headwater.config.wal import WalSettings
+from headwater.core.durability import Durability
 from headwater.core.errors import (
+    HeadConflictError,
     HeadwaterError,
     OverloadedError,
     PoisonedError,
@@ -30,6 +33,12 @@ def brought(count: int = 1, **fields: object) -> EncodedRecords:
 
 def begin(engine: Engine, **batches: EncodedRecords) -> list[Write | HeadwaterError]:
     return engine.append_turn({engine.topic(name): each for name, each in batches.items()})
+
+
+def written(engine: Engine, **batches: EncodedRecords) -> list[Write]:
+    writes = begin(engine, **batches)
+    assert all(isinstance(write, Write) for write in writes)
+    return [write for write in writes if isinstance(write, Write)]
 
 
 @pytest.fixture
@@ -96,17 +105,21 @@ def test_what_a_shard_has_no_room_for_gives_its_seqs_back() -> None:
     settings = with_shards(SMALL, 1)
     settings = SMALL.__class__(wal=WalSettings(shards=1, queue_submissions_max=2))
     life = Life(new_disk(), settings=settings)
-    for name in ("a", "b", "c"):
+    for name in ("a", "b", "c", "d"):
         life.create(name)
     live_bytes = life.db.engine.core.live_bytes
     with life.owner.holding():
-        refused = begin(life.db.engine, a=brought(), b=brought(), c=brought())
-        assert all(isinstance(each, OverloadedError) for each in refused)
-        assert life.db.engine.core.live_bytes == live_bytes
-        first, second = begin(life.db.engine, a=brought(), b=brought())
-    assert isinstance(first, Write)
-    assert isinstance(second, Write)
+        first, second, refused, too = written(
+            life.db.engine, a=brought(), b=brought(), c=brought(2), d=brought(3)
+        )
+        assert isinstance(refused.error, OverloadedError)
+        assert isinstance(too.error, OverloadedError)
+        assert life.db.engine.core.live_bytes == live_bytes + 2
+        assert [life.db.engine.topic(name).log.head_seq for name in "abcd"] == [1, 1, 0, 0]
     assert (first.answer().first_seq, second.answer().first_seq) == (1, 1)
+    with life.owner.holding():
+        (after,) = written(life.db.engine, c=brought(2))
+    assert after.answer().last_seq == 2
     life.abandon()
 
 
@@ -127,14 +140,16 @@ def test_a_turn_that_finds_no_memory_for_its_tickets_gives_all_its_seqs_back() -
 
     with pytest.MonkeyPatch.context() as patch, life.owner.holding():
         patch.setattr(type(core), "submit_to", runs_out)
-        with pytest.raises(MemoryError):
-            begin(life.db.engine, **{name: brought() for name in names})
+        writes = written(life.db.engine, **{name: brought() for name in names})
+    errors = [write.error for write in writes if write.error is not None]
+    assert errors
+    assert all(isinstance(error.__cause__, MemoryError) for error in errors)
     topics = [life.db.engine.topic(name) for name in names]
     assert len({topic.shard for topic in topics}) > 1
     for topic in topics:
         assert topic.log.head_seq == topic.log.visible_seq == int(topic.shard in submitted)
-    written = sum(topic.log.bytes for topic in topics)
-    assert core.live_bytes == live_bytes + written
+    size = sum(topic.log.bytes for topic in topics)
+    assert core.live_bytes == live_bytes + size
     life.abandon()
 
 
@@ -152,8 +167,8 @@ def test_a_poisoned_log_refuses_every_write_of_a_turn_once() -> None:
             assert isinstance(write, Write)
             write.on_done = lambda done: answered.append(str(type(done.error)))
     assert answered == [str(PoisonedError)] * 2
-    after = begin(life.db.engine, a=brought(), b=brought())
-    assert all(isinstance(each, PoisonedError) for each in after)
+    after = written(life.db.engine, a=brought(), b=brought())
+    assert all(isinstance(each.error, PoisonedError) for each in after)
     assert [life.db.engine.topic(name).log.head_seq for name in "ab"] == [0, 0]
     life.abandon()
 
@@ -199,6 +214,9 @@ def test_an_answer_that_breaks_keeps_no_other_topic_from_being_answered(life: Li
         assert isinstance(second, Write)
         first.on_done = breaks
         second.on_done = lambda _: answered.append("b")
+        submit = turn_of_the_loop.pop()
+        assert not turn_of_the_loop
+        submit()
     (take_effect,) = turn_of_the_loop
     with pytest.raises(RuntimeError, match="a bug in an answer"):
         take_effect()
@@ -212,3 +230,113 @@ def test_the_server_is_called_once_for_all_that_became_visible_together(life: Li
     with life.owner.holding():
         begin(life.db.engine, a=brought(), b=brought(), c=brought())
     assert calls == [3]
+
+
+@contextmanager
+def one_turn(life: Life) -> Iterator[None]:
+    """What is begun inside is submitted at its end, as by a loop; then the log takes its steps."""
+    turn: list[Callable[[], None]] = []
+    with life.owner.holding():
+        life.owner.postponed = turn
+        try:
+            yield
+            while turn:
+                turn.pop(0)()
+        finally:
+            life.owner.postponed = None
+
+
+def submitted(life: Life) -> list[tuple[Durability, int]]:
+    """Class and writers of each ticket that the log has not answered."""
+    return [
+        (ticket.durability, ticket.writers) for tickets in tickets_of(life) for ticket in tickets
+    ]
+
+
+def test_all_that_comes_in_a_turn_is_one_submission_whoever_brings_it(life: Life) -> None:
+    """Lone appends with all that they may ask for, and batches, in the order they came."""
+    engine = life.db.engine
+    with one_turn(life):
+        made = engine.append("new", brought(2), idempotency_key="k")
+        again = engine.append("new", brought(2), idempotency_key="k")
+        (batch,) = written(engine, a=brought(2))
+        expecting = engine.append("a", brought(), expect_head_seq=2)
+        with pytest.raises(HeadConflictError):
+            engine.append("a", brought(), expect_head_seq=2)
+        behind = engine.append("new", brought(), expect_head_seq=2)
+        assert submitted(life) == []
+        assert not any(each.done for each in (made, again, batch, expecting, behind))
+    assert life.db.engine.core.counters.appends == 4
+    assert made.answer() == (1, 2, 3, True, False)
+    assert again.answer() == (1, 2, 3, True, True)
+    assert (batch.answer().last_seq, expecting.answer().first_seq) == (2, 3)
+    assert behind.answer() == (3, 3, 3, False, False)
+    assert (data(life.db, "new"), data(life.db, "a")) == ([0, 1, 0], [0, 1, 0])
+
+
+def test_a_turn_has_one_ticket_for_each_class_and_its_topics_stay_in_order(life: Life) -> None:
+    """What waits for a sync stands behind what does not, whichever came first."""
+    life.create("fast", durability="disk")
+    life.append("fast", [{"data": "before"}])
+    engine = life.db.engine
+    tickets: list[tuple[Durability, int]] = []
+    with one_turn(life):
+        engine.append("a", brought())
+        first = engine.append("fast", brought())
+        synced = engine.append("fast", brought(2), synced=True)
+        last = engine.append("fast", brought(3))
+        engine.core.send_begun()
+        tickets = submitted(life)
+    reserved = (Durability.FSYNC, 1)  # the ceiling over the seqs that no sync covers
+    assert tickets == [reserved, (Durability.DISK, 1), (Durability.FSYNC, 3)]
+    assert [each.answer().first_seq for each in (first, synced, last)] == [2, 3, 5]
+    assert data(life.db, "fast") == ["before", 0, 0, 1, 0, 1, 2]
+    assert life.db.state("fast").count == 7
+
+
+def test_nothing_overtakes_a_write_that_has_its_seqs(life: Life) -> None:
+    engine = life.db.engine
+    life.append("a", [{"data": "there before"}])
+    visible: list[int] = []
+    with one_turn(life):
+        write = engine.append("a", brought())
+        change = engine.topics.delete(engine.topic("a"), 2, None)
+        change.on_done = lambda _: visible.append(engine.topic("a").log.visible_seq)
+        assert [writers for _, writers in submitted(life)] == [1, 1]
+        engine.append("a", brought())
+    assert write.answer().first_seq == 2
+    assert visible == [2], "the write before it is visible by then, the one behind it is not"
+
+
+def test_what_has_no_room_is_refused_from_the_end_and_leaves_no_seqs_behind() -> None:
+    wal = WalSettings(shards=1, queue_submissions_max=3)
+    life = Life(new_disk(), settings=SMALL.__class__(wal=wal))
+    life.create("a")
+    engine = life.db.engine
+    with one_turn(life):
+        writes = [engine.append("a", brought()) for _ in range(5)]
+        keyed = engine.append("a", brought(), idempotency_key="k")
+    assert [write.error is None for write in writes] == [True] * 3 + [False] * 2
+    assert isinstance(keyed.error, OverloadedError)
+    assert engine.topic("a").log.head_seq == 3
+    assert engine.topic("a").in_flight == engine.topic("a").waiting == 0
+    assert life.db.append("a", [{"data": "again"}], idempotency_key="k").first_seq == 4
+    life.abandon()
+
+
+@pytest.mark.parametrize("durability", ["ephemeral", "memory"])
+def test_what_waits_for_no_disk_is_seen_in_order_at_the_end_of_the_turn(
+    life: Life, durability: str
+) -> None:
+    calls: list[int] = []
+    life.create("memory", durability=durability)
+    life.db.engine.core.on_published = lambda: calls.append(life.db.state("memory").count)
+    with one_turn(life):
+        writes = [life.db.engine.append("memory", brought(2)) for _ in range(3)]
+        assert life.db.state("memory").count == 0
+    assert [write.answer().first_seq for write in writes] == [1, 3, 5]
+    assert data(life.db, "memory") == [0, 1] * 3
+    assert calls == [6]
+    with one_turn(life):
+        life.db.engine.append("a", brought())
+    assert calls == [6, 6], "once, by the log"

@@ -38,14 +38,15 @@ from headwater.format.kafka.entry import (
     entry_key,
     find_runs,
     group_by_key,
+    key_text,
     pack_entries,
     read_entries,
     split_key,
+    topic_hash,
 )
 from headwater.format.kafka.events import INTERNAL_KEY, decode_event, encode_event
 from headwater.format.kafka.names import KafkaFile, index_name, log_name, parse_name
 from headwater.format.kafka.records import NewRecord, encode_batch
-from headwater.format.kafka.topic_hash import key_text, topic_hash
 
 KEY = entry_key(7, topic_hash(7, "orders"), 3)
 

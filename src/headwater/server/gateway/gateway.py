@@ -1,0 +1,154 @@
+"""One gateway process: its listeners, its connections, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from headwater.config.server import ServerSettings
+from headwater.core.clock import Clock, SystemClock
+from headwater.observe.logs import Logger
+from headwater.server.access.access import Access
+from headwater.server.connection import NEVER_S, Awaits, Connection, Ports
+from headwater.server.gateway.byte_connection import ByteConnection
+from headwater.server.gateway.forwarder import Forwarder, ForwardingConnection
+from headwater.server.gateway.shared_room import SharedRoom
+from headwater.server.gateway.uplink import Uplink
+from headwater.server.gateway_slots import GatewaySlots
+from headwater.server.http.endpoint import HttpEndpoint
+from headwater.server.intake import Intake
+from headwater.server.ports import BACKLOG
+from headwater.server.routes import ROUTES
+from headwater.wire.channel import BytePort
+
+TICK_S: Final = 0.5
+HANG_UP_S: Final = 2.0
+"""How long the last frames may take."""
+BYTE_PORTS: Final = {"kafka": BytePort.KAFKA, "rcpx": BytePort.RCPX}
+_PATIENT: Final = {Awaits.OPENING: NEVER_S, Awaits.ANSWERS_TAKEN: 600.0}
+"""Of connections whose protocols run in the sequencer: it knows better. Kafka's clients may be at
+work for ten minutes on what they have."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatewayPlan:
+    """What one is started with."""
+
+    settings: ServerSettings
+    slot: int
+    listening: Mapping[str, list[socket.socket]]
+    """By name of the port."""
+    address: bytes
+    """Of the sequencer."""
+    slots: GatewaySlots
+    tls: ssl.SSLContext | None
+    alive: socket.socket
+    """Ends when the supervisor does."""
+    connections_max: int
+
+
+class Gateway:
+    def __init__(self, plan: GatewayPlan, clock: Clock | None = None) -> None:
+        self._plan = plan
+        self._loop = asyncio.get_running_loop()
+        self._log = log = Logger("headwater.gateway")
+        settings = plan.settings
+        self._uplink = Uplink(plan.address, plan.slot, log, self._sequencer_up, self._set_reading)
+        room = SharedRoom(plan.connections_max, plan.slots, plan.slot)
+        shares = Access(settings).quotas.connections
+        intake = Intake(self._loop, self._uplink.flush)
+        self._ports = Ports(room, shares, intake, clock or SystemClock(), settings.deadlines)
+        self._http = HttpEndpoint(self._ports, settings.limits, log)
+        self._forwarder = Forwarder(self._http, self._uplink, list(ROUTES), self._count_http)
+        self._streams = self._ports.connections(log, _PATIENT)
+        """Those whose bytes go to the sequencer as they are."""
+        self._servers: list[asyncio.Server] = []
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until it is told to stop, or the supervisor is gone; then drain."""
+        loop, plan = self._loop, self._plan
+        loop.add_signal_handler(signal.SIGTERM, self._stopping.set)
+        loop.add_reader(plan.alive, self._supervisor_gone)
+        plan.slots.set(plan.slot, "pid", os.getpid())
+        link = loop.create_task(self._uplink.run())
+        for name, sockets in plan.listening.items():
+            for each in sockets:
+                await self._listen(each, self._connection_of(name))
+        ticking = loop.create_task(self._tick())
+        await self._stopping.wait()
+        await self._drain()
+        ticking.cancel()
+        link.cancel()
+
+    async def _listen(self, listening: socket.socket, make: Callable[[], Connection]) -> None:
+        plan = self._plan
+        self._servers.append(
+            await self._loop.create_server(
+                make,
+                sock=listening,
+                ssl=plan.tls,
+                ssl_handshake_timeout=(
+                    None if plan.tls is None else plan.settings.deadlines.headers_s
+                ),
+                backlog=BACKLOG,
+            )
+        )
+
+    def _connection_of(self, name: str) -> Callable[[], Connection]:
+        port = BYTE_PORTS.get(name)
+        if port is None:
+            return lambda: ForwardingConnection(self._forwarder)
+        return lambda: ByteConnection(self._streams, self._uplink, port)
+
+    # -- what happens
+
+    def _sequencer_up(self) -> None:
+        self._forwarder.sequencer_up()
+        for connection in self._streams:
+            assert isinstance(connection, ByteConnection)
+            connection.open()
+
+    def _set_reading(self) -> None:
+        for connections in (self._http.connections, self._streams):
+            for connection in connections:
+                connection.set_reading()
+
+    def _supervisor_gone(self) -> None:
+        self._loop.remove_reader(self._plan.alive)
+        self._stopping.set()
+
+    def _count_http(self) -> None:
+        count = len(self._http.connections)
+        self._plan.slots.set(self._plan.slot, "http_connections", count)
+
+    async def _tick(self) -> None:
+        plan = self._plan
+        while True:
+            await asyncio.sleep(TICK_S)
+            try:
+                self._http.connections.check_deadlines()
+                self._streams.check_deadlines()
+                self._forwarder.refuse_waiting(self._http.now_us())
+                self._uplink.report_taken()
+                times = os.times()
+                cpu_us = int((times.user + times.system) * 1_000_000)
+                plan.slots.set(plan.slot, "cpu_us", cpu_us)
+                plan.slots.set(plan.slot, "requests", self._forwarder.requests)
+            except Exception:
+                self._log.exception("the check of deadlines failed")
+
+    async def _drain(self) -> None:
+        """Finish what is under way, then end every connection."""
+        for server in self._servers:
+            server.close()
+        self._forwarder.draining = True
+        await asyncio.gather(self._http.drain(), self._streams.drain())
+        await self._uplink.close(HANG_UP_S)
+        self._ports.intake.close()

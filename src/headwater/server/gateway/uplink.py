@@ -1,0 +1,273 @@
+"""The gateway's end of the channel: up while there is a sequencer, and up again with the next one.
+
+It numbers the streams, knows which heads the sequencer keeps, and hands each frame to its stream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Protocol
+
+from headwater.observe.logs import Logger
+from headwater.server.gateway.channel import Channel
+from headwater.server.http.request_head import Head
+from headwater.wire.channel import (
+    BUFFER,
+    HEADS_MAX,
+    REQUEST,
+    TAKEN,
+    ChannelFlag,
+    ChannelKind,
+    head_payload,
+    hello,
+    read_hello,
+)
+
+RETRY_S: Final = 0.05
+"""After a channel that could not be had, or broke."""
+_HEAD_BYTES_MAX: Final = 4_096
+"""A longer head is not kept by the sequencer: it goes along with its request each time."""
+_CLOSE: Final = int(ChannelFlag.CLOSE)
+_UPGRADE: Final = int(ChannelFlag.UPGRADE)
+_ON: Final = int(ChannelFlag.ON)
+_pack_request: Final = REQUEST.packer.pack
+
+
+class ForwardedStream(Protocol):
+    """A request or a connection that the sequencer has to do with, as its gateway has it."""
+
+    def answer(self, answer: bytes, *, closes: bool) -> None:
+        """The whole answer; it ends the stream."""
+
+    def begin(self, head: bytes, *, is_upgraded: bool) -> None:
+        """An answer without end begins."""
+
+    def send(self, data: bytes) -> None: ...
+
+    def hold_back(self, held_back: bool) -> None: ...
+
+    def limit_buffer(self, size: int) -> None: ...
+
+    def report_taken(self) -> None:
+        """Called every so often, too: a slow client may take a little of much."""
+
+    def end(self, how: ChannelKind) -> None: ...
+
+    def sequencer_lost(self) -> None:
+        """Its process is gone; whether it did what was asked is not known."""
+
+
+class Uplink:
+    def __init__(
+        self,
+        address: str | bytes,
+        slot: int,
+        log: Logger,
+        on_up: Callable[[], None],
+        on_pressure: Callable[[], None],
+    ) -> None:
+        """`on_pressure`: `is_pressed` has changed."""
+        self._address = address
+        self._slot = slot
+        self._log = log
+        self._on_up = on_up
+        self._on_pressure = on_pressure
+        self._loop = asyncio.get_running_loop()
+        self._numbers = itertools.count(1)
+        self._streams: dict[int, ForwardedStream] = {}
+        self._heads: list[Head | None] = [None] * HEADS_MAX
+        self._next_head = 1
+        self._channel: Channel | None = None
+        self._lost = asyncio.Event()
+        self._is_closing = False
+        self.is_up = False
+        self.is_pressed = False
+        """The sequencer does not read: neither are clients read."""
+
+    # -- up and down
+
+    async def run(self) -> None:
+        """Hold a channel to whoever is the sequencer, until `close`."""
+        while not self._is_closing:
+            self._lost.clear()
+            with suppress(OSError):
+                await self._connect()
+                await self._lost.wait()
+            self._down()
+            if not self._is_closing:
+                await asyncio.sleep(RETRY_S)
+
+    async def _connect(self) -> None:
+        connected = socket.socket(socket.AF_UNIX)
+        connected.setblocking(False)
+        try:
+            await self._loop.sock_connect(connected, self._address)
+        except BaseException:
+            connected.close()
+            raise
+        channel = Channel(self._loop, self._log, self._lost.set, self._set_pressure)
+        channel.register({ChannelKind.HELLO: self._take_hello})
+        await self._loop.create_unix_connection(lambda: channel, sock=connected)
+        self._channel = channel
+        channel.send(ChannelKind.HELLO, 0, hello(self._slot, os.getpid()))
+
+    def _take_hello(self, _stream: int, _flags: int, payload: bytes) -> None:
+        read_hello(payload)
+        assert self._channel is not None, "it said so"
+        self._channel.register(
+            {
+                ChannelKind.ANSWER: self._take_answer,
+                ChannelKind.BEGIN: self._take_begin,
+                ChannelKind.DATA: self._take_data,
+                ChannelKind.READING: self._take_reading,
+                ChannelKind.BUFFER: self._take_buffer,
+                ChannelKind.FINISH: self._take_finish,
+                ChannelKind.CLOSE: self._take_close,
+                ChannelKind.ABORT: self._take_abort,
+            }
+        )
+        self.is_up = True
+        self._on_up()
+
+    def _down(self) -> None:
+        self._channel = None
+        self.is_up = False
+        for head in self._heads:
+            if head is not None:
+                head.channel_number = 0
+        self._heads = [None] * HEADS_MAX
+        self._next_head = 1
+        if self.is_pressed:
+            self._set_pressure(False)
+        streams, self._streams = list(self._streams.values()), {}
+        for stream in streams:
+            try:
+                stream.sequencer_lost()
+            except Exception:  # the other clients are told all the same
+                self._log.exception("a connection broke")
+
+    def _set_pressure(self, is_pressed: bool) -> None:
+        self.is_pressed = is_pressed
+        self._on_pressure()
+
+    def flush(self) -> None:
+        if self._channel is not None:
+            self._channel.flush()
+
+    async def close(self, wait_s: float) -> None:
+        """Say what is there, and hang up."""
+        self._is_closing = True
+        if self._channel is not None:
+            self._channel.close()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._lost.wait(), wait_s)
+
+    # -- out
+
+    def next_stream(self) -> int:
+        return next(self._numbers)
+
+    def add(self, stream: int, forwarded: ForwardedStream) -> None:
+        self._streams[stream] = forwarded
+
+    def say(self, kind: ChannelKind, stream: int, payload: bytes = b"") -> None:
+        if self._channel is not None:
+            self._channel.send(kind, stream, payload)
+
+    def request(
+        self,
+        stream: int,
+        head: Head,
+        body: bytes | bytearray,
+        started_us: int,
+        behind: int,
+        *,
+        upgrades: bool,
+    ) -> None:
+        """One that has come. `behind`: the unanswered one before it on its connection, or 0."""
+        channel = self._channel
+        assert channel is not None, "it is up"
+        number = head.channel_number or self._send_head(channel, head)
+        fixed = _pack_request(started_us, behind, number)
+        flags = _UPGRADE if upgrades else 0
+        channel.send_parts(ChannelKind.REQUEST, stream, (fixed, bytes(body)), flags)
+
+    def _send_head(self, channel: Channel, head: Head) -> int:
+        target = head.path if not head.query_bytes else b"%b?%b" % (head.path, head.query_bytes)
+        number = 0
+        payload = head_payload(number, head.method, target, head.headers.items())
+        if len(payload) <= _HEAD_BYTES_MAX:
+            number = self._next_head
+            self._next_head = number % (HEADS_MAX - 1) + 1
+            replaced = self._heads[number]
+            if replaced is not None:
+                replaced.channel_number = 0
+            self._heads[number] = head
+            head.channel_number = number
+            payload = head_payload(number, head.method, target, head.headers.items())
+        channel.send(ChannelKind.HEAD, 0, payload, 0 if head.keep_alive else _CLOSE)
+        return number
+
+    def taken(self, stream: int, size: int) -> None:
+        if stream in self._streams:
+            self.say(ChannelKind.TAKEN, stream, TAKEN.packer.pack(size))
+
+    def gone(self, stream: int) -> None:
+        """The client is, and what it sent may have been answered meanwhile."""
+        if self._streams.pop(stream, None) is not None:
+            self.say(ChannelKind.GONE, stream)
+
+    def end_of_input(self, stream: int) -> None:
+        if stream in self._streams:
+            self.say(ChannelKind.END_OF_INPUT, stream)
+
+    def report_taken(self) -> None:
+        """Of all streams whose clients take little."""
+        for stream in list(self._streams.values()):
+            stream.report_taken()
+
+    # -- in
+
+    def _take_answer(self, stream: int, flags: int, payload: bytes) -> None:
+        forwarded = self._streams.pop(stream, None)
+        if forwarded is not None:  # else the client is gone
+            forwarded.answer(payload, closes=bool(flags & _CLOSE))
+
+    def _take_begin(self, stream: int, flags: int, payload: bytes) -> None:
+        forwarded = self._streams.get(stream)
+        if forwarded is not None:
+            forwarded.begin(payload, is_upgraded=bool(flags & _UPGRADE))
+
+    def _take_data(self, stream: int, _flags: int, payload: bytes) -> None:
+        forwarded = self._streams.get(stream)
+        if forwarded is not None:
+            forwarded.send(payload)
+
+    def _take_reading(self, stream: int, flags: int, _payload: bytes) -> None:
+        forwarded = self._streams.get(stream)
+        if forwarded is not None:
+            forwarded.hold_back(not flags & _ON)
+
+    def _take_buffer(self, stream: int, _flags: int, payload: bytes) -> None:
+        forwarded = self._streams.get(stream)
+        if forwarded is not None:
+            forwarded.limit_buffer(BUFFER.packer.unpack_from(payload)[0])
+
+    def _take_finish(self, stream: int, _flags: int, _payload: bytes) -> None:
+        self._end(stream, ChannelKind.FINISH)
+
+    def _take_close(self, stream: int, _flags: int, _payload: bytes) -> None:
+        self._end(stream, ChannelKind.CLOSE)
+
+    def _take_abort(self, stream: int, _flags: int, _payload: bytes) -> None:
+        self._end(stream, ChannelKind.ABORT)
+
+    def _end(self, stream: int, how: ChannelKind) -> None:
+        forwarded = self._streams.pop(stream, None)
+        if forwarded is not None:
+            forwarded.end(how)
