@@ -44,8 +44,8 @@ class Wire:
 
 
 class TurnApp(App):
-    def __init__(self, settings: Any, clock: Any, loop: Any, kafka: Any, most: int) -> None:
-        super().__init__(settings, clock, loop, kafka, most)
+    def __init__(self, settings: Any, clock: Any, loop: Any, *others: Any) -> None:
+        super().__init__(settings, clock, loop, *others)
         log = Logger("test")
         self.wire = Wire(loop, TurnReceiver(self.turn_writer, self.access, log))
         here = self.services[WriteBatcher]
