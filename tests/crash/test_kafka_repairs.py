@@ -16,7 +16,7 @@ from headwater.recovery.kafka.repair import recover_kafka
 from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, plan_kafka
 from headwater.recovery.kafka.view import KafkaView
 from headwater.recovery.plan import StepKind
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.refusals import code_of
 from headwater.testing import CHANGING_VERBS, CrashPoint, FakeDisk, FaultDisk, SimulatedCrash
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.crash.kafka_story import ends_in, opens_or_refuses

@@ -19,7 +19,7 @@ import pytest
 
 import headwater
 from headwater.config.keys import KEYS
-from headwater.server.routes import ROUTES
+from headwater.server.routes import every_route
 from tests.rig.server_process import ServerProcess, clean_environment
 
 pytestmark = pytest.mark.e2e
@@ -216,7 +216,7 @@ def test_the_pod_has_one_owner_probes_that_answer_and_no_service_links() -> None
     (container,) = pod["containers"]
     assert container["image"] == f"headwater:{headwater.__version__}"
     assert {each["name"] for each in container["env"]} <= SETTINGS
-    open_paths = {route.path for route in ROUTES if route.is_open}
+    open_paths = {route.path for route in every_route() if route.is_open}
     for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
         assert container[probe]["httpGet"]["path"] in open_paths
     mounted = {each["name"] for each in container["volumeMounts"]}

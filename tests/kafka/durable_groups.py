@@ -15,7 +15,7 @@ from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.engine.kafka.coordinator import Coordinator
 from headwater.engine.kafka.group_state import Committed
 from headwater.model.kafka_group import Joined, JoinRequest, Outcome, Phase, SyncedMember
-from headwater.server.kafka.failures import code_of, code_of_refusal
+from headwater.server.kafka.refusals import code_of, code_of_refusal
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.fault_disk import Fault, FaultDisk, Verb
 from headwater.wire.kafka.error_codes import ErrorCode

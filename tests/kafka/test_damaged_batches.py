@@ -8,7 +8,7 @@ import pytest
 
 from headwater.config.kafka import KafkaSettings
 from headwater.engine.kafka.errors import DamagedBatchError
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.refusals import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, KafkaLife, batch_of

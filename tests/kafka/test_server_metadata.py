@@ -9,7 +9,7 @@ import pytest
 from headwater.engine.kafka.partition import KafkaTopic
 from headwater.engine.kafka.store import KafkaStore
 from headwater.server.kafka import cluster
-from headwater.server.kafka.topic_rows import topic_row
+from headwater.server.kafka.cluster import topic_row
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.codec import encode_response
 from headwater.wire.kafka.headers import request_frame

@@ -12,8 +12,7 @@ from headwater.engine.kafka import errors as kafka_errors
 from headwater.engine.kafka.errors import DamagedBatchError
 from headwater.server.access.keys import Scope
 from headwater.server.kafka.api_handlers import HANDLED
-from headwater.server.kafka.failures import CODES, KafkaRequestError, code_of
-from headwater.server.kafka.refusals import REFUSALS, refusal
+from headwater.server.kafka.refusals import CODES, REFUSALS, KafkaRequestError, code_of, refusal
 from headwater.wire.kafka.apis import ADVERTISED, SUPPORTED, ApiKey
 from headwater.wire.kafka.codec import (
     decode_request,

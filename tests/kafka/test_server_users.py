@@ -10,8 +10,7 @@ import pytest
 
 from headwater.core.errors import RequestError
 from headwater.server.access.keys import EVERYTHING, Scope
-from headwater.server.kafka.scram import ScramError, ScramExchange, scram_keys
-from headwater.server.kafka.users import Users, parse_user
+from headwater.server.kafka.users import ScramError, ScramExchange, Users, parse_user, scram_keys
 
 FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
 NONCE = "%hvYDpWUa2RaTCAfuxFIlj)hNlF$k0"

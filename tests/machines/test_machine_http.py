@@ -17,7 +17,6 @@ from headwater.engine.machines.drawing.svg import svg
 from headwater.engine.machines.operations import catch_up_operation
 from headwater.engine.machines.watchers import CatchUpPlan, CaughtUp
 from headwater.engine.operation import Operation
-from headwater.server.machines import transition_follower
 from tests.machines.conftest import ORDER
 from tests.server.raw_http import RawHttp
 from tests.server.running_server import RunningServer, running, settings
@@ -158,7 +157,7 @@ def test_an_idle_watch_tells_the_past_first_however_long_reading_it_takes(
         server.app.delivery.streams.heartbeat(server.app.clock.monotonic_us() + 3_600_000_000)
         return (yield from catch_up_operation(plan))
 
-    monkeypatch.setattr(transition_follower, "catch_up_operation", slowly)
+    monkeypatch.setattr(f"{catch_up_operation.__module__}.catch_up_operation", slowly)
     with following(server, f"instance_id={name}&from_offset=0&idle_ms=1") as watch:
         assert next_event(watch, "transition")[1]["event"] == "PAY"
 

@@ -222,7 +222,7 @@ def test_a_connection_that_says_nothing_is_ended(tmp_path_factory: pytest.TempPa
             assert silent.is_ended()
         with wire(listener.port) as quiet:
             quiet.hello()
-            eventually(lambda: len(listener.connections) == 1)
+            eventually(lambda: listener.open_connections == 1)
             assert quiet.ok("PING") == {"pong": True}
 
 

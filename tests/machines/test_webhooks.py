@@ -339,7 +339,7 @@ def test_a_webhook_with_nothing_to_hear_of_does_not_hold_the_log(
 def test_a_webhook_that_is_too_far_behind_is_told_what_it_missed(
     tmp_path: Path, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhooks, "WEBHOOK_HELD_BYTES_MAX", 65_536)
+    monkeypatch.setattr(positions, "WEBHOOK_HELD_BYTES_MAX", 65_536)
     with (
         served(tmp_path / "data", receiver, engine_settings=SHORT_LOG) as server,
         server.talk() as http,

@@ -13,7 +13,7 @@ from headwater.engine.kafka import producers as module
 from headwater.engine.kafka.producers import Producers, SentBatch
 from headwater.format.kafka.batch import BatchHeader
 from headwater.format.kafka.checkpoint import ProducerMeta, unpack_producer
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.refusals import code_of
 
 SLEEPY = 2
 Sent = tuple[BatchHeader, SentBatch]

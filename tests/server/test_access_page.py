@@ -15,7 +15,7 @@ from websockets.sync.client import connect
 
 from headwater.server.kafka.api_handlers import HANDLED
 from headwater.server.rcpx.operations import OPERATIONS
-from headwater.server.routes import ROUTES
+from headwater.server.routes import every_route
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.messages import MESSAGES
@@ -94,7 +94,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 def test_the_page_has_every_route_operation_and_api() -> None:
     extra = {line.what for line in HTTP if line.what.startswith("WS ") or CONFIG in line.what}
-    assert {line.what for line in HTTP} - extra == {f"{r.method} `{r.path}`" for r in ROUTES}
+    assert {line.what for line in HTTP} - extra == {f"{r.method} `{r.path}`" for r in every_route()}
     assert len(extra) == 4
     parts = {"`BATCH` with `DELETE_INSTANCE`", "`BATCH` with `GET_INSTANCE`"}
     batch = {f"`{op}`" for op in OPERATIONS} | parts
@@ -105,7 +105,7 @@ def test_the_page_has_every_route_operation_and_api() -> None:
 
 def test_every_stream_that_a_browser_can_open_takes_its_key_in_the_query() -> None:
     streams = {"work", "watch", "{wid}", "ws"}
-    for route in ROUTES:
+    for route in every_route():
         is_stream = route.method == "GET" and route.path.rpartition("/")[2] in streams
         assert route.takes_token == is_stream, route.path
         assert route.takes_token == ("token" in [each.name for each in route.query]), route.path

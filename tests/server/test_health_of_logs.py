@@ -11,6 +11,7 @@ import pytest
 
 from headwater.config.kafka import KafkaSettings
 from headwater.config.machines import CompactionSettings, MachineSettings
+from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.status_answers import StatusAnswer
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
@@ -48,7 +49,8 @@ def server(tmp_path: Path, disk: GatedDisk) -> Iterator[Broker]:
     )
     server.start()
     try:
-        with server.talk() as http:
+        with server.talk() as http, RawKafka(server.kafka_port) as speaker:
+            speaker.ask(ApiKey.METADATA, {})  # the log is there since its first client came
             put = http.ask("PUT", "/v0/machines/order/versions/1", {"definition": ORDER})
             assert put.status in (200, 201)
             body = {"machine": "order", "instance_id": "o", "initial_ctx": {"amount": 1}}

@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page, Response
 
 from headwater.server.http.openapi import openapi_document
-from headwater.server.routes import ROUTES
+from headwater.server.routes import every_route
 from tests.machines.conftest import ORDER
 from tests.server.raw_http import RawHttp
 from tests.server.running_server import RunningServer, running, settings
@@ -124,7 +124,7 @@ BODIES: dict[str, Any] = {
 def routes() -> list[tuple[str, str, Any]]:
     """Method, path and body of every route, with names that are there."""
     found = []
-    for path, operations in openapi_document(ROUTES)["paths"].items():
+    for path, operations in openapi_document(every_route())["paths"].items():
         filled = path.replace("{machine}", "order").replace("{version}", "2")
         filled = filled.replace("{instance_id}", "one").replace("{file}", "main.js")
         filled = filled.replace("{router}", "copy").replace("{wid}", "w")
@@ -138,7 +138,7 @@ def routes() -> list[tuple[str, str, Any]]:
 
 
 def open_paths() -> set[str]:
-    return {route.path for route in ROUTES if route.is_open} | {"/ui/main.js"}
+    return {route.path for route in every_route() if route.is_open} | {"/ui/main.js"}
 
 
 class _Page(BaseHTTPRequestHandler):

@@ -10,7 +10,7 @@ from collections.abc import Coroutine
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path, PurePath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvloop
 
@@ -21,9 +21,12 @@ from headwater.core.memory import keep_freed_memory
 from headwater.core.version import __version__
 from headwater.disk import PosixDisk, replace_file
 from headwater.engine.engine import Engine
+from headwater.server import metrics_listener
 from headwater.server.gateway.inheritance import Inheritance
-from headwater.server.metrics_listener import MetricsListener
 from headwater.server.server import Server
+
+if TYPE_CHECKING:
+    from headwater.server.metrics_listener import MetricsListener
 
 PROGRESS_EVERY_S = 0.1
 SILENT_S = 1.0
@@ -74,7 +77,7 @@ class ServerRun:
         )
         self._metrics: MetricsListener | None = None
         if settings.server.metrics_port is not None:
-            self._metrics = MetricsListener(
+            self._metrics = metrics_listener.MetricsListener(
                 self._server,
                 settings.server.metrics_port,
                 sockets=() if inherited is None else inherited.metrics,

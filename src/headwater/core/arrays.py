@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 else:
 
-    class _LateModule(ModuleType):
+    class _LateLibrary(ModuleType):
         """Becomes an ordinary module with numpy's names when one of them is asked for.
 
         Threads that come at the same time wait for each other at the lock of the import, and
@@ -31,7 +31,7 @@ else:
             self.__class__ = ModuleType
             return getattr(loaded, name)
 
-    numpy = _LateModule("numpy")
+    numpy = _LateLibrary("numpy")
     NDArray = None
     """Only annotations name it, and nothing reads those while a program runs."""
 

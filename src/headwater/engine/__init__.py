@@ -23,3 +23,8 @@ Start reading with `state`, then `engine`, which builds these parts and recovers
 `async_database` and its generated twin `database` are what programs use: they inherit the calls of
 `api`, and `call_operations` has the operation for each.
 """
+
+from headwater.core.late_names import late_modules
+
+# An event loop needs neither.
+__getattr__ = late_modules(__name__, ("database", "read_only"))

@@ -16,7 +16,7 @@ from headwater.api.call_list import ApiCall, WatchingCall
 from headwater.engine.call_operations import operation_of, watch_of
 from headwater.engine.drivers import AsyncDriver
 from headwater.engine.engine import Engine
-from headwater.engine.machines.dispatch import call_operation, transition_watch
+from headwater.engine.machines import dispatch as machine_dispatch
 from headwater.engine.operation import Operation
 
 T = TypeVar("T")
@@ -40,9 +40,9 @@ class AsyncDatabase(AsyncFace):
         """State machines: definitions, instances, events."""
         engine, driver = self._engine, self.driver
         return AsyncMachines(
-            lambda call: driver.drive(call_operation(engine, call)),
+            lambda call: driver.drive(machine_dispatch.call_operation(engine, call)),
             lambda wanted, from_offset, idle_ms: driver.follow(
-                transition_watch(engine, wanted, from_offset, idle_ms)
+                machine_dispatch.transition_watch(engine, wanted, from_offset, idle_ms)
             ),
         )
 

@@ -17,7 +17,7 @@ from headwater.api.machines import Machines
 from headwater.engine.call_operations import operation_of, watch_of
 from headwater.engine.drivers import BlockingDriver
 from headwater.engine.engine import Engine
-from headwater.engine.machines.dispatch import call_operation, transition_watch
+from headwater.engine.machines import dispatch as machine_dispatch
 from headwater.engine.operation import Operation
 
 T = TypeVar("T")
@@ -41,9 +41,9 @@ class Database(Face):
         """State machines: definitions, instances, events."""
         engine, driver = self._engine, self.driver
         return Machines(
-            lambda call: driver.drive(call_operation(engine, call)),
+            lambda call: driver.drive(machine_dispatch.call_operation(engine, call)),
             lambda wanted, from_offset, idle_ms: driver.follow(
-                transition_watch(engine, wanted, from_offset, idle_ms)
+                machine_dispatch.transition_watch(engine, wanted, from_offset, idle_ms)
             ),
         )
 

@@ -10,15 +10,13 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from headwater.config.topic import TopicType
 from headwater.core.durability import Durability
 from headwater.core.units import US_PER_MS, US_PER_S
 from headwater.engine.engine import Engine
-from headwater.engine.machines.answers import WalStats
-from headwater.engine.machines.operations import MachineCounts, counts
-from headwater.engine.machines.store import MachineStore
+from headwater.engine.machines import operations as machine_operations
 from headwater.engine.operation import AsOwner, Operation
 from headwater.engine.pressure import PressureControl
 from headwater.engine.queues.claims import Queues
@@ -30,6 +28,11 @@ from headwater.observe.waits import WAIT_BOUNDS_US, Waits
 from headwater.wal.committer import LogState
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US
 from headwater.wal.shard import Shard
+
+if TYPE_CHECKING:
+    from headwater.engine.machines.answers import WalStats
+    from headwater.engine.machines.operations import MachineCounts
+    from headwater.engine.machines.store import MachineStore
 
 TOPICS_MAX: Final = 1_000
 """Per-topic gauges are given for so many topics."""
@@ -265,7 +268,7 @@ def machine_samples(store: MachineStore | None) -> list[Sample]:
     """Zeros until machines are used."""
     if store is None:
         return [Sample(name, 0) for name in _MACHINE_METRICS]
-    seen = _MachineNumbers(store, counts(store), store.wal_stats())
+    seen = _MachineNumbers(store, machine_operations.counts(store), store.wal_stats())
     return [Sample(name, value(seen)) for name, value in _MACHINE_METRICS.items()]
 
 

@@ -7,17 +7,21 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from os import PathLike, fspath
 from pathlib import PurePath
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Literal, overload
 
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock, SystemClock
 from headwater.disk import Disk, PosixDisk
+from headwater.engine import database
+from headwater.engine import read_only as beside_owner
 from headwater.engine.async_database import AsyncDatabase
-from headwater.engine.database import Database
 from headwater.engine.drivers import AsyncDriver, BlockingDriver
 from headwater.engine.engine import Engine
 from headwater.engine.owner import BatonOwner, LoopOwner
-from headwater.engine.read_only import ReadOnlyDatabase, open_read_only
+
+if TYPE_CHECKING:
+    from headwater.engine.database import Database
+    from headwater.engine.read_only import ReadOnlyDatabase
 from headwater.observe.waits import Waits
 
 Progress = Callable[[float], None]
@@ -68,9 +72,9 @@ def open_database(
         clock or SystemClock(),
     )
     if read_only:
-        return open_read_only(*arguments, progress or _silent)
+        return beside_owner.open_read_only(*arguments, progress or _silent)
     engine = Engine(*arguments, BatonOwner(), progress or _silent)
-    return Database(engine, BlockingDriver(engine.core))
+    return database.Database(engine, BlockingDriver(engine.core))
 
 
 async def open_database_async(

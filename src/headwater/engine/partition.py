@@ -16,16 +16,18 @@ only its reader (I14).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headwater.config.topic import TopicSettings
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.durability import Durability
 from headwater.core.results import TopicState
 from headwater.engine.owner import Pending
-from headwater.format.kafka.batch import BatchHeader
 from headwater.model.selection import Selection
 from headwater.store.checked_reads import RecordDamage
+
+if TYPE_CHECKING:
+    from headwater.format.kafka.batch import BatchHeader
 
 Wakeup = Callable[[], None]
 Batch = bytes | memoryview

@@ -33,3 +33,8 @@ all, and how they end. `intake` reads the sockets of all busy connections with o
 about an organisation's Kafka topics; `ports` is what binding a port takes. Start reading at
 `http.dispatcher`, `connection` and `http.connection`.
 """
+
+from headwater.core.late_names import late_modules
+
+# The first page of the dashboard, and metrics on a port of their own.
+__getattr__ = late_modules(__name__, ("dashboard", "metrics_listener"))

@@ -24,13 +24,14 @@ from headwater.server.http.route_table import RouteTable
 from headwater.server.http.turn_writer import TurnWriter
 from headwater.server.http.write_batcher import LocalWrites, WriteBatcher
 from headwater.server.intake import Intake
-from headwater.server.kafka.listener import KafkaListener
-from headwater.server.kafka.listing import KafkaListing
+from headwater.server.kafka.listener import KafkaListener, KafkaListing
 from headwater.server.machines.instance_stream import InstanceStreams
 from headwater.server.machines.transition_follower import TransitionFeed
 from headwater.server.machines.webhooks import Webhooks
 from headwater.server.metrics import Scrape
-from headwater.server.routes import ROUTES
+from headwater.server.rcpx import listener
+from headwater.server.routes import LATE_ROUTES, ROUTES
+from headwater.server.streams import websocket
 from headwater.server.streams.delivery import Delivery
 from headwater.server.streams.job_pusher import JobPusher
 from headwater.server.streams.open_streams import OpenStreams
@@ -79,13 +80,10 @@ class App:
         )
         self.garbage = GarbageSchedule(lambda: backend.engine.core.counters.requests)
         self.kafka = kafka
+        kafka.on_open = backend.serve_kafka
         self.rcpx: RcpxListener | None = None
         if settings.rcpx_port is not None:
-            # Late, as all listeners that may be off.
-            from headwater.server.rcpx.endpoint import RcpxEndpoint
-            from headwater.server.rcpx.listener import RcpxListener
-
-            self.rcpx = RcpxListener(RcpxEndpoint(self.ports, settings.limits, access, feed))
+            self.rcpx = listener.RcpxListener(self.ports, settings.limits, access, feed)
         overview = Overview(
             backend, access, self.http.connections, gateways, self.sessions, self.webhooks, clock
         )
@@ -106,7 +104,7 @@ class App:
             self.http,
             backend,
             access,
-            RouteTable(ROUTES, self.services),
+            RouteTable(ROUTES, self.services, LATE_ROUTES),
             write_batcher.add,
             partial(_upgrade, self.delivery),
         )
@@ -114,7 +112,7 @@ class App:
     def serve_from(self, database: AsyncDatabase) -> None:
         """Recovery is done: answer everything."""
         engine = database.engine
-        self.backend.serve_from(database, self.kafka.store, self.kafka.unavailable)
+        self.backend.serve_from(database)
         self.turn_writer.engine = engine
         self._pressure.begin(engine.pressure_control)
         engine.core.on_update = self.delivery.on_news
@@ -137,7 +135,7 @@ class App:
         self.sessions.expire(now_us)
         self.delivery.streams.heartbeat(now_us)
         if self.rcpx is not None:
-            self.rcpx.connections.check_deadlines()
+            self.rcpx.check_deadlines()
         if self.backend.database is not None:
             for watch in self._watches:
                 watch.check()
@@ -159,7 +157,4 @@ class App:
 
 
 def _upgrade(delivery: Delivery, exchange: Exchange, rest: bytes) -> None:
-    """Late: the library for WebSockets is loaded by the first who does upgrade."""
-    from headwater.server.streams.websocket import upgrade
-
-    upgrade(delivery, exchange, rest)
+    websocket.upgrade(delivery, exchange, rest)

@@ -12,6 +12,7 @@ from headwater.core.errors import InvalidRequestError, RequestError
 from headwater.core.limits import PARTITION_PREFIX
 from headwater.engine.async_database import AsyncDatabase
 from headwater.engine.engine import Engine
+from headwater.engine.kafka import kafka_partitions
 from headwater.engine.topics.protocols import PartitionSpace
 from headwater.server.access.keys import ORGANISATION_DEFAULT, ApiKey
 from headwater.wire.http_errors import HttpError
@@ -33,15 +34,13 @@ class Backend:
         self._kafka_unavailable: UnavailableKafka | None = None
         """Instead of the store, when it could not be opened."""
 
-    def serve_from(
-        self,
-        database: AsyncDatabase,
-        kafka_store: KafkaStore | None,
-        kafka_unavailable: UnavailableKafka | None,
-    ) -> None:
+    def serve_from(self, database: AsyncDatabase) -> None:
         """Recovery is done: answer everything."""
-        self.kafka_store, self._kafka_unavailable = kafka_store, kafka_unavailable
         self.database, self._engine = database, database.engine
+
+    def serve_kafka(self, store: KafkaStore | None, unavailable: UnavailableKafka | None) -> None:
+        """Before that where there are Kafka topics, else when the first client of Kafka comes."""
+        self.kafka_store, self._kafka_unavailable = store, unavailable
 
     @property
     def engine(self) -> Engine:
@@ -90,10 +89,7 @@ class Backend:
         if self.kafka_store is None:
             assert self._kafka_unavailable is not None
             raise self._kafka_unavailable.error()
-        # Late: a server without Kafka topics does not load what reads them.
-        from headwater.engine.kafka.kafka_partitions import KafkaPartitions
-
-        return KafkaPartitions(self.kafka_store, engine, organisation)
+        return kafka_partitions.KafkaPartitions(self.kafka_store, engine, organisation)
 
     def refuse_kafkas(
         self, name: str, key: ApiKey | None, refused: type[RequestError], instead: str

@@ -23,7 +23,7 @@ import itertools
 from typing import TYPE_CHECKING, Final
 
 from headwater.engine.engine import Engine
-from headwater.engine.machines.operations import counts
+from headwater.engine.machines import operations as engine_operations
 from headwater.engine.metrics import TOPICS_MAX, class_samples, engine_samples, topic_samples
 from headwater.engine.metrics import machine_samples as engine_machine_samples
 from headwater.observe.metrics import Sample, metrics_as_json, metrics_as_text
@@ -35,8 +35,8 @@ from headwater.server.health.retention import retention_samples
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import Route
 from headwater.server.http.topic_handlers import answer
-from headwater.server.kafka.metrics import kafka_samples
-from headwater.server.machines.operations import sees_of
+from headwater.server.kafka import metrics as kafka_metrics
+from headwater.server.machines import operations
 
 if TYPE_CHECKING:
     from headwater.server.kafka.listener import KafkaListener
@@ -76,13 +76,13 @@ class Scrape:
                 samples += self._machine_clients()
             samples += machine_samples(engine, key)
         if kafka.endpoint is not None and kafka.store is not None:
-            samples += kafka_samples(kafka.endpoint, kafka.store, key)
+            samples += kafka_metrics.kafka_samples(kafka.endpoint, kafka.store, key)
         return samples
 
     def _machine_clients(self) -> list[Sample]:
         rcpx, deliveries = self._rcpx, self._overview.webhooks.deliveries
         return [
-            Sample("rcpx_connections", 0 if rcpx is None else len(rcpx.connections)),
+            Sample("rcpx_connections", 0 if rcpx is None else rcpx.open_connections),
             Sample("webhook_deliveries", sum(each.delivered for each in deliveries)),
             Sample("webhook_failures", sum(each.failures for each in deliveries)),
         ]
@@ -122,7 +122,7 @@ def machine_samples(engine: Engine, key: ApiKey) -> list[Sample]:
     """As the owner. A key with prefixes gets the number of its own machines and instances."""
     if key.prefixes:
         store = engine.machines.store
-        own = None if store is None else counts(store, sees_of(key))
+        own = None if store is None else engine_operations.counts(store, operations.sees_of(key))
         return [
             Sample("machines", 0 if own is None else own.machines),
             Sample("machine_instances", 0 if own is None else own.instances),

@@ -18,14 +18,15 @@ from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.backend import Backend
 from headwater.server.connection import Ports, Room
+from headwater.server.health.handlers import HEALTH_ROUTES
 from headwater.server.http.connection import HttpConnection
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import Handler, Route, RouteTable
 from headwater.server.intake import Intake
+from headwater.server.metrics import METRICS_ROUTES
 from headwater.server.ports import cannot_listen, tls_context
-from headwater.server.routes import ROUTES
 from headwater.server.server import Server
 from headwater.wire.http_errors import HttpError
 
@@ -72,7 +73,9 @@ class MetricsListener:
         )
         endpoint = HttpEndpoint(self._ports, settings.limits, Logger("headwater.server"))
         self._endpoint = endpoint
-        routes = [_shown(route) for route in ROUTES if route.path in PATHS]
+        routes = [
+            _shown(route) for route in (*HEALTH_ROUTES, *METRICS_ROUTES) if route.path in PATHS
+        ]
         table = RouteTable(routes, {Server: self._server})
         dispatcher = Dispatcher(endpoint, Backend(), access, table, _never, _refuse_upgrade)
         make, tls = partial(HttpConnection, dispatcher), tls_context(settings)

@@ -23,6 +23,13 @@ rewrites segments only after it (I7). A store whose log cannot be opened (I5) is
 A partition is one for every protocol (`engine.partition`). Other protocols than Kafka's find it by
 name in `kafka_partitions`, which makes one batch of their records; `partition_reads` makes frames
 of its batches. Kafka clients find theirs in `joined_store`, log topics of the engine among
-them: `native_topics`, with `native_produce` and `native_fetch` from batches to records and back.
+them: `native_topics`, from batches to records and back.
 Start reading with `store`.
 """
+
+from headwater.core.late_names import late_modules
+
+# Of these a server takes what it needs when its first client of Kafka comes.
+__getattr__ = late_modules(
+    __name__, ("coordinator", "joined_store", "kafka_partitions", "store", "unavailable")
+)

@@ -23,3 +23,21 @@ range (I9). Compaction writes a snapshot first and deletes only what no retentio
 `recovery` is the start: scan, decide, fold the log into the tables, only then repair files (I4).
 Start reading with `store`, then `book`.
 """
+
+from headwater.core.late_names import late_modules
+
+# A directory without machines needs `host` alone: the rest is loaded by the first call of machines.
+__getattr__ = late_modules(
+    __name__,
+    (
+        "answers",
+        "dispatch",
+        "log_reader",
+        "operations",
+        "positions",
+        "responses",
+        "store",
+        "transition_feeder",
+        "watchers",
+    ),
+)

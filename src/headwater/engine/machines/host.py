@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from headwater.core.errors import ClosedError
-from headwater.engine.machines.positions import restore_holds
-from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.transition_feeder import TransitionFeeder
+from headwater.engine.machines import positions, transition_feeder
+from headwater.engine.machines import store as machine_store
 from headwater.engine.maintenance.housekeeping import MaintenanceThread
 from headwater.engine.state.damage import CAUSES, Part
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.format.machines.names import MACHINES_DIRECTORY
+
+if TYPE_CHECKING:
+    from headwater.engine.machines.store import MachineStore
+    from headwater.engine.machines.transition_feeder import TransitionFeeder
 
 Progress = Callable[[float], None]
 _log = logging.getLogger("headwater.machines")
@@ -66,8 +69,8 @@ class MachineHost:
                     raise ClosedError("the database is closed")
                 directory, settings = core.directory / MACHINES_DIRECTORY, core.settings.machines
                 # Before the log is opened: from then on it may be compacted at any moment.
-                restore_holds(core.holds, core.disk, directory, settings)
-                store = MachineStore(
+                positions.restore_holds(core.holds, core.disk, directory, settings)
+                store = machine_store.MachineStore(
                     core.disk,
                     directory,
                     settings,
@@ -96,7 +99,9 @@ class MachineHost:
             return
         directory = core.directory / MACHINES_DIRECTORY
         make = self._make_maintenance
-        self.feeder = TransitionFeeder(topics, store, core.disk, directory, make_maintenance=make)
+        self.feeder = transition_feeder.TransitionFeeder(
+            topics, store, core.disk, directory, make_maintenance=make
+        )
         self.feeder.start()
 
     def close(self) -> None:

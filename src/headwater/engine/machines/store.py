@@ -29,8 +29,7 @@ from headwater.engine.machines.answers import (
     WalStats,
 )
 from headwater.engine.machines.archive import Archive
-from headwater.engine.machines.batches import BestEffort, all_answers, check_batch
-from headwater.engine.machines.book import Book
+from headwater.engine.machines.book import BestEffort, Book, all_answers, check_batch
 from headwater.engine.machines.event_batcher import EventBatcher, PendingEvent
 from headwater.engine.machines.log_reader import (
     CommittedLog,

@@ -27,6 +27,7 @@ class ByteStream:
         self._on_over = on_over
         self._transport = StreamTransport(channel, stream, self._ended_here, addresses)
         self._transport.on_reading = self._read_soon
+        self._transport.on_protocol = self._speak
         self._protocol: asyncio.Protocol | None = None
         self._unread: list[bytes] = []
         """Came before the protocol was there, or while it did not read."""
@@ -39,11 +40,14 @@ class ByteStream:
     def begin(self, protocol: asyncio.Protocol) -> None:
         if self._is_over:
             return
-        self._protocol = protocol
-        self._transport.set_writer(cast(Writer, protocol))
+        self._speak(protocol)
         protocol.connection_made(self._transport)
         self._transport.resume_reading()
         self._read()
+
+    def _speak(self, protocol: asyncio.Protocol) -> None:
+        self._protocol = protocol
+        self._transport.set_writer(cast(Writer, protocol))
 
     # -- what the gateway reports
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 from headwater.server.gateway.channel import Channel
 from headwater.server.http.exchange import Part
@@ -47,9 +47,15 @@ class StreamTransport(asyncio.Transport):
         self._reads = True
         self.on_reading: Callable[[], None] | None = None
         """Called when it reads again: there may be something that came before."""
+        self.on_protocol: Callable[[asyncio.Protocol], None] | None = None
 
     def set_writer(self, writer: Writer) -> None:
         self._writer = writer
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        """In place of the one that waited for it."""
+        assert self.on_protocol is not None
+        self.on_protocol(cast(asyncio.Protocol, protocol))
 
     # -- writing
 

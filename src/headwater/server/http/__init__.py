@@ -19,9 +19,8 @@ route names the others. `operation.HttpOperation` carries an operation of the en
 Those of writes and reads take the short ways: `write_batcher` makes one append of the single writes
 that one turn of the loop read (decision 0022), `write_replies` prints and sends their answers
 together, `write_handler` does one write by itself, `read_handlers` joins an answer from stored
-bytes (`json_rows`). The others (`topic_handlers`, `queue_handlers`,
-`router_handlers`, `requeue_handler`) begin an operation of the engine. `job_text` prints the jobs
-of a claim.
+bytes (`json_rows`, which also prints the jobs of a claim). The others (`topic_handlers`,
+`queue_handlers`, `router_handlers`) begin an operation of the engine.
 
 Kept here: a write is answered once, after its commit (I2, I15). Start reading at `connection` and
 `exchange`, then at the handler of the route you care about.

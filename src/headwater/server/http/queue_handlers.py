@@ -12,6 +12,7 @@ from headwater.core.errors import NotAQueueError
 from headwater.core.results import LeaseResult
 from headwater.engine.operation import AsOwner, OneStep, Operation, Work
 from headwater.engine.queues.claims import Queues
+from headwater.engine.queues.dead_letters import requeue_operation
 from headwater.engine.queues.operations import (
     ClaimOptions,
     PendingClaim,
@@ -26,10 +27,18 @@ from headwater.engine.state.topic import ClaimRequest, Topic
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
-from headwater.server.http.job_text import JobsText, fetch_jobs_text, jobs_text_at_hand
+from headwater.server.http.json_rows import JobsText, fetch_jobs_text, jobs_text_at_hand
 from headwater.server.http.operation import HttpOperation
 from headwater.server.http.request_body import body_of
-from headwater.wire.requests import AckBody, ClaimBody, ExtendBody, NackBody, decode_request
+from headwater.server.http.topic_handlers import answer
+from headwater.wire.requests import (
+    AckBody,
+    ClaimBody,
+    ExtendBody,
+    NackBody,
+    RequeueBody,
+    decode_request,
+)
 
 _encode = msgspec.json.Encoder().encode
 
@@ -202,3 +211,13 @@ def _say_nacked(result: LeaseResult) -> bytes:
 
 def _say_extended(result: LeaseResult) -> bytes:
     return b'"extended":%d,"deadlines":%b' % (len(result.seqs), _encode(result.deadlines))
+
+
+async def requeue(backend: Backend, exchange: Exchange) -> None:
+    """A key gives letters back only to queues it may name."""
+    body = decode_request(body_of(exchange), RequeueBody)
+    require_queue(backend, exchange)
+    may_name = exchange.key.may_name
+    operation = requeue_operation(backend.engine, exchange.parameters[0], body.seqs, may_name)
+    requeued = await backend.ready_database.drive(operation)
+    answer(exchange, 200, {"requeued": len(requeued.seqs), "skipped": requeued.skipped})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -67,15 +67,44 @@ class Route:
         return tuple(None if p.startswith("{") else p for p in self.path.split("/")[1:])
 
 
+class LateRoutes(NamedTuple):
+    """Routes that are loaded when a request comes whose path begins so."""
+
+    beginnings: tuple[str, ...]
+    """Of one segment, or of two."""
+    load: Callable[[], tuple[Route, ...]]
+
+
 class RouteTable:
-    def __init__(self, routes: Sequence[Route], services: Mapping[type, object]) -> None:
-        self.routes = routes
-        services = {**services, RouteTable: self}
+    def __init__(
+        self,
+        routes: Sequence[Route],
+        services: Mapping[type, object],
+        late: Sequence[LateRoutes] = (),
+    ) -> None:
+        self._services = {**services, RouteTable: self}
+        self._routes: list[Route] = []
+        self._late = list(late)
         self._by_length: dict[int, list[tuple[tuple[str | None, ...], Route]]] = {}
-        for route in routes:
-            bound = replace(route, handler=partial(route.handler, services[route.served_by]))
-            self._by_length.setdefault(len(bound.parts), []).append((bound.parts, bound))
+        self._add(routes)
         self._remembered: dict[tuple[bytes, bytes], tuple[Route, tuple[str, ...]]] = {}
+
+    @property
+    def routes(self) -> Sequence[Route]:
+        """All of them: those that are late are loaded."""
+        self._load(lambda _late: True)
+        return self._routes
+
+    def _load(self, is_wanted: Callable[[LateRoutes], bool]) -> None:
+        for late in [each for each in self._late if is_wanted(each)]:
+            self._add(late.load())
+            self._late.remove(late)
+
+    def _add(self, routes: Sequence[Route]) -> None:
+        self._routes += routes
+        for route in routes:
+            bound = replace(route, handler=partial(route.handler, self._services[route.served_by]))
+            self._by_length.setdefault(len(bound.parts), []).append((bound.parts, bound))
 
     def find(self, method: bytes, path: bytes) -> tuple[Route, tuple[str, ...]]:
         """The route and its path parameters, or 404 or 405."""
@@ -94,6 +123,9 @@ class RouteTable:
             segments = [unquote(s, errors="strict") for s in path.decode("ascii").split("/")[1:]]
         except UnicodeDecodeError as error:
             raise HttpError("not_found", "the path is not text") from error
+        if self._late:
+            begins = {"/" + segments[0], "/" + "/".join(segments[:2])}
+            self._load(lambda late: not begins.isdisjoint(late.beginnings))
         allowed = []
         for parts, route in self._fitting(segments):
             if route.method == method or (method == "HEAD" and route.method == "GET"):

@@ -9,7 +9,6 @@ from headwater.server.http import (
     openapi,
     queue_handlers,
     read_handlers,
-    requeue_handler,
     router_handlers,
     topic_handlers,
     write_batcher,
@@ -173,7 +172,7 @@ HTTP_ROUTES: Final = (
     Route("GET", "/docs", openapi.docs, "This document for people", is_open=True,
           served_by=RouteTable),
     Route(
-        "POST", "/v0/topics/{topic}/requeue", requeue_handler.requeue,
+        "POST", "/v0/topics/{topic}/requeue", queue_handlers.requeue,
         "Give dead letters back to the queues they came from",
         Scope.READ | Scope.WRITE | Scope.DELETE, RequeueBody,
         answer=RequeueAnswer,

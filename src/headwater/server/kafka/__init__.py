@@ -8,15 +8,20 @@ handlers share is in `endpoint.KafkaEndpoint`: the topics, the groups, the count
 on the loop thread; reads of files go to a pool of reader threads (`KafkaEndpoint.read`).
 
 `call.Call` is one request with its response; what it does not answer by itself it refuses with the
-same error for everything it asked for (`refusals`). `call.WaitGroup` joins several pending results
-into one response. The handlers are in `produce`, `fetch`, `offsets`, `topics`, `configs`, `groups`,
-`group_offsets`, `cluster` and `sasl`. A plain produce of one batch takes a short way:
-`plain_produce`.
+same error for everything it asked for (`refusals`, which has Kafka's codes of our errors).
+`call.WaitGroup` joins several pending results into one response. The handlers are in `produce`,
+`fetch`, `offsets`, `topics`, `configs`, `groups`, `group_offsets`, `cluster` and `sasl`. A plain
+produce of one batch takes a short way: `plain_produce`.
 
-Users of Kafka's own (`users`, `sasl`, `scram`) sign in with SASL and have scopes like API keys.
-`failures` maps our errors to Kafka's codes. `listing` shows topics and groups over HTTP.
+Users of Kafka's own (`users`, `sasl`) sign in with SASL and have scopes like API keys.
+`listing` shows topics and groups over HTTP.
 
 Batches are stored as the client sent them, checked but never decoded into records. A produce is
 answered after its commit (I2), each request once (I15); who wants no answer is disconnected when
 something was not stored. Start reading at `api_handlers.handle`.
 """
+
+from headwater.core.late_names import late_modules
+
+# A server that no client of Kafka has come to needs `listener` alone.
+__getattr__ = late_modules(__name__, ("connection", "endpoint", "listing", "metrics", "users"))

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs, known_config
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.failures import KafkaRequestError, code_of, code_of_absent
-from headwater.server.kafka.topic_rows import NODE_ID
+from headwater.server.kafka.cluster import NODE_ID
+from headwater.server.kafka.refusals import KafkaRequestError, code_of, code_of_absent
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from headwater.observe.logs import Logger
 from headwater.server.connection import Awaits, Ports
 from headwater.server.failures import unforeseen
 from headwater.server.kafka.call import Call, Caller
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.refusals import code_of
 from headwater.server.kafka.users import ANYONE, Users
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.format.kafka.batch import COUNT_AT
-from headwater.server.kafka.failures import code_of, code_of_absent
+from headwater.server.kafka.refusals import code_of, code_of_absent
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_state import Committed
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.refusals import code_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from headwater.model.kafka_group import (
     SyncedMember,
 )
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.failures import code_of, code_of_refusal
+from headwater.server.kafka.refusals import code_of, code_of_refusal
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:

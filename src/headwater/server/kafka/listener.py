@@ -11,24 +11,33 @@ import ssl
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import PurePath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from headwater.config.kafka import KafkaSettings
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
+from headwater.core.late_names import load
 from headwater.disk import Disk
 from headwater.engine.async_database import AsyncDatabase
+from headwater.engine.engine import Engine
+from headwater.engine.kafka import coordinator, joined_store, unavailable
+from headwater.engine.kafka import store as kafka_store
 from headwater.engine.state.damage import CAUSES, Part
 from headwater.format.kafka.names import KAFKA_DIRECTORY
+from headwater.observe.logs import Logger
+from headwater.server.arrivals import Arrivals, MakeConnection
+from headwater.server.backend import Backend
 from headwater.server.connection import Ports
-from headwater.server.kafka.users import Users
+from headwater.server.kafka import connection, endpoint, users
 from headwater.server.ports import BACKLOG, cannot_listen
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.store import KafkaStore
     from headwater.engine.kafka.unavailable import UnavailableKafka
     from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.users import Users
 
 READER_THREADS: Final = 4
 
@@ -49,9 +58,11 @@ class KafkaListener:
         self._directory = directory / KAFKA_DIRECTORY
         self._clock = clock
         self._disk = disk
-        self._users = Users(
-            settings.kafka_users
-        )  # a mistake is an error before anything is started
+        self._users: Users | None = None
+        if settings.kafka_users:  # a mistake is an error before anything is started
+            self._users = users.Users(settings.kafka_users)
+        self._arrivals: Arrivals | None = None
+        self.on_open: Callable[[KafkaStore | None, UnavailableKafka | None], None] | None = None
         self._server: asyncio.Server | None = None
         self._gateways_port: int | None = None
         self._readers: ThreadPoolExecutor | None = None
@@ -59,7 +70,6 @@ class KafkaListener:
         self.unavailable: UnavailableKafka | None = None
         """Instead of the store, when it could not be opened."""
         self.endpoint: KafkaEndpoint | None = None
-        self._make_connection: Callable[[KafkaEndpoint], asyncio.Protocol]
 
     @property
     def port(self) -> int | None:
@@ -92,7 +102,7 @@ class KafkaListener:
 
     def make_connection(self) -> asyncio.Protocol | None:
         """None before it is open."""
-        return None if self.endpoint is None else self._make_connection(self.endpoint)
+        return None if self._arrivals is None else self._arrivals.connect()
 
     def _connect(self) -> asyncio.Protocol:
         connection = self.make_connection()
@@ -100,55 +110,54 @@ class KafkaListener:
         return connection
 
     async def open(self, database: AsyncDatabase, ports: Ports) -> None:
-        """Recover the store and answer. Nothing is created where it is not used."""
-        if self.port is None and not self._disk.is_directory(self._directory):
-            return
-        # Late: where the port is off and there are no topics, nothing of Kafka is loaded.
-        from headwater.engine.kafka.coordinator import Coordinator
-        from headwater.engine.kafka.joined_store import JoinedStore
-        from headwater.engine.kafka.store import KafkaStore
-        from headwater.engine.kafka.unavailable import UnavailableKafka
-        from headwater.server.kafka.connection import KafkaConnection
-        from headwater.server.kafka.endpoint import KafkaEndpoint
+        """Recover the store, where there is one, and answer. Without one, nothing is loaded and
+        created before the first client."""
+        self._arrivals = Arrivals(partial(self._load, database, ports), Logger("headwater.kafka"))
+        if self._disk.is_directory(self._directory):
+            await self._arrivals.load()
+        if self._server is not None:
+            await self._server.start_serving()
 
+    async def _load(self, database: AsyncDatabase, ports: Ports) -> MakeConnection:
         loop, engine = asyncio.get_running_loop(), database.engine
         self._readers = ThreadPoolExecutor(READER_THREADS, thread_name_prefix="headwater-kafka")
         try:
-            self.store = await loop.run_in_executor(
-                self._readers,
-                lambda: KafkaStore(
-                    self._disk,
-                    self._directory,
-                    self._kafka_settings,
-                    self._clock,
-                    engine.core.owner,
-                    _silent,
-                    waits=engine.core.waits,
-                ),
-            )
+            self.store = await loop.run_in_executor(self._readers, self._open_store, engine)
         except CAUSES as error:
             # Topics and machines do not wait for a repair of this log.
             parts = engine.core.parts
             parts.set_away(Part.KAFKA, error, self._directory)
-            self.unavailable = UnavailableKafka(self._disk, self._directory, parts)
+            self.unavailable = unavailable.UnavailableKafka(self._disk, self._directory, parts)
         if self.store is not None and self.store.report.repaired:
             engine.core.parts.repaired[Part.KAFKA] = self.store.report.repaired
         store = self.store or self.unavailable
         assert store is not None
-        self.endpoint = KafkaEndpoint(
+        self.endpoint = endpoint.KafkaEndpoint(
             self._settings,
             self._clock,
             loop,
-            JoinedStore(store, engine, self._readers),
-            Coordinator(store, self._clock),
+            joined_store.JoinedStore(store, engine, self._readers),
+            coordinator.Coordinator(store, self._clock),
             self._readers,
             engine.pressure_control,
-            self._users,
+            self._users or users.Users(()),
             ports,
         )
-        self._make_connection = KafkaConnection
-        if self._server is not None:
-            await self._server.start_serving()
+        if self.on_open is not None:
+            self.on_open(self.store, self.unavailable)
+        return partial(connection.KafkaConnection, self.endpoint)
+
+    def _open_store(self, engine: Engine) -> KafkaStore:
+        """In a thread, which loads Kafka's modules, too."""
+        load(connection, coordinator, endpoint, joined_store, unavailable)
+        return kafka_store.KafkaStore(
+            self._disk,
+            self._directory,
+            self._kafka_settings,
+            self._clock,
+            engine.core.owner,
+            _silent,
+        )
 
     def tick(self) -> None:
         if self.endpoint is not None:
@@ -161,6 +170,8 @@ class KafkaListener:
             self._server.close()
 
     async def drain(self) -> None:
+        if self._arrivals is not None:
+            await self._arrivals.close()
         if self.endpoint is not None:
             await self.endpoint.connections.drain()
 
@@ -170,6 +181,13 @@ class KafkaListener:
             await asyncio.get_running_loop().run_in_executor(self._readers, self.store.close)
         if self._readers is not None:
             self._readers.shutdown(wait=False)
+
+
+class KafkaListing(NamedTuple):
+    """The Kafka side of a server that may have none, or cannot open it."""
+
+    backend: Backend
+    listener: KafkaListener
 
 
 def _silent(_: float) -> None:

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core import limits
 from headwater.engine.kafka.topics import TOPIC_NAME
 from headwater.engine.state.damage import Part
 from headwater.format.kafka.names import partition_name
 from headwater.server.access.keys import ApiKey, Scope
-from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import Parameter, Route
 from headwater.server.http.topic_handlers import answer, list_cursor, number
 from headwater.server.kafka.group_offsets import committed_of
+from headwater.server.kafka.listener import KafkaListener, KafkaListing
 from headwater.wire.http_errors import HttpError
 from headwater.wire.kafka_answers import KafkaGroupList, KafkaTopicList
 
@@ -23,41 +23,37 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.coordinator import GroupListing
     from headwater.engine.kafka.partition import KafkaTopic
     from headwater.server.kafka.endpoint import KafkaEndpoint
-    from headwater.server.kafka.listener import KafkaListener
 
 
-class KafkaListing(NamedTuple):
-    """The Kafka side of a server that may have none, or cannot open it."""
-
-    backend: Backend
-    listener: KafkaListener
-
-    def opened(self) -> KafkaListener:
-        backend, listener = self
-        if backend.database is not None:
-            backend.engine.core.parts.require(Part.KAFKA)
-            if listener.store is None:
-                raise HttpError(
-                    "not_found", "this server has no Kafka topics; it runs without that port"
-                )
-        assert backend.ready_database is not None  # 503 while recovering
-        return listener
+def _opened(kafka: KafkaListing) -> KafkaListener:
+    """With neither store nor endpoint: no client of Kafka has come yet, so there is nothing."""
+    backend, listener = kafka
+    if backend.database is not None:
+        backend.engine.core.parts.require(Part.KAFKA)
+        if listener.store is None and listener.port is None:
+            raise HttpError(
+                "not_found", "this server has no Kafka topics; it runs without that port"
+            )
+    assert backend.ready_database is not None  # 503 while recovering
+    return listener
 
 
 def list_topics(kafka: KafkaListing, exchange: Exchange) -> None:
     """Topics of the key's organisation, with where each partition begins and ends."""
     key, size, after = exchange.key, _page_size(exchange), list_cursor(exchange, TOPIC_NAME)
-    store = kafka.opened().store
-    assert store is not None
-    names = sorted(
-        topic.name
-        for topic in store.topics(key.organisation)
-        if (after is None or topic.name > after) and may_see(key, topic.name)
+    store = _opened(kafka).store
+    every = () if store is None else store.topics(key.organisation)
+    seen = sorted(
+        (
+            each
+            for each in every
+            if (after is None or each.name > after) and may_see(key, each.name)
+        ),
+        key=lambda topic: topic.name,
     )
-    topics = [store.topic(key.organisation, name) for name in names[:size]]
-    body: dict[str, Any] = {"topics": [_topic(each) for each in topics if each is not None]}
-    if len(names) > size:
-        body["next_cursor"] = names[size - 1]
+    body: dict[str, Any] = {"topics": [_topic(each) for each in seen[:size]]}
+    if len(seen) > size:
+        body["next_cursor"] = seen[size - 1].name
     answer(exchange, 200, body)
 
 
@@ -65,8 +61,10 @@ def list_groups(kafka: KafkaListing, exchange: Exchange) -> None:
     """Consumer groups of the key's organisation, and how far they are behind."""
     key, size = exchange.key, _page_size(exchange)
     after = exchange.query().get("cursor")  # any text may be the name of a group
-    endpoint = kafka.opened().endpoint
-    assert endpoint is not None
+    endpoint = _opened(kafka).endpoint
+    if endpoint is None:
+        answer(exchange, 200, {"groups": []})
+        return
     groups_seen = sorted(
         group
         for group in endpoint.coordinator.groups(key.organisation)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.failures import code_of, code_of_absent
+from headwater.server.kafka.refusals import code_of, code_of_absent
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.fields import NEWEST
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from headwater.core.errors import HeadwaterError
 from headwater.server.kafka.api_handlers import handle
 from headwater.server.kafka.call import Call, Caller
-from headwater.server.kafka.failures import code_of, throttle_of
 from headwater.server.kafka.produce import DURABILITY, NO_ACK
+from headwater.server.kafka.refusals import code_of, throttle_of
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.plain import PlainProduce, plain_values, produced_frame
 

@@ -9,7 +9,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.format.kafka.batch import check_batch, split_batches
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.failures import code_of, code_of_absent, throttle_of
+from headwater.server.kafka.refusals import code_of, code_of_absent, throttle_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import secrets
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from headwater.server.kafka.scram import ScramError, ScramExchange
-from headwater.server.kafka.users import Principal, SignIn, Users
+from headwater.server.kafka.users import Principal, ScramError, ScramExchange, SignIn, Users
 from headwater.wire.http_errors import HttpError
 from headwater.wire.kafka.error_codes import ErrorCode
 

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS
 from headwater.server.kafka.call import WaitGroup
-from headwater.server.kafka.cluster import NO_TOPIC_ID, find_topic
+from headwater.server.kafka.cluster import NO_TOPIC_ID, NODE_ID, find_topic
 from headwater.server.kafka.configs import DEFAULT, SET_ON_TOPIC
-from headwater.server.kafka.failures import KafkaRequestError, code_of, code_of_absent
-from headwater.server.kafka.topic_rows import NODE_ID
+from headwater.server.kafka.refusals import KafkaRequestError, code_of, code_of_absent
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.codec import encode_row
 from headwater.wire.kafka.error_codes import ErrorCode

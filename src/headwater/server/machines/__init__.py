@@ -19,3 +19,8 @@ Everything runs on the loop thread; reads of the log go to the engine's reader t
 client of their own. A change waits for the log only, without a task (`OneStep`). Start reading at
 `operations`.
 """
+
+from headwater.core.late_names import late_modules
+
+# A server whose machines nobody asks for needs what follows transitions alone.
+__getattr__ = late_modules(__name__, ("operations", "routes"))

@@ -10,17 +10,15 @@ import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from headwater.api.machine_requests import WatchFilter, watch_filter
+from headwater.api import machine_requests as requests
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.engine.machines import operations as engine_operations
-from headwater.engine.machines.log_reader import GapReason
-from headwater.engine.machines.watchers import TransitionEvent, Watcher
 from headwater.engine.operation import AsOwner, Operation
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.operation import HttpOperation
 from headwater.server.http.topic_handlers import flag, number
-from headwater.server.machines.operations import own_event, seen_by
+from headwater.server.machines import operations
 from headwater.server.machines.transition_follower import TransitionFeed, TransitionFollower
 from headwater.server.streams.open_streams import (
     OpenStreams,
@@ -31,6 +29,8 @@ from headwater.server.streams.open_streams import (
 from headwater.wire import sse
 
 if TYPE_CHECKING:
+    from headwater.engine.machines.log_reader import GapReason
+    from headwater.engine.machines.watchers import TransitionEvent, Watcher
     from headwater.server.access.keys import ApiKey
 
 HEARTBEAT_US: Final = 15_000_000
@@ -52,7 +52,7 @@ def open_watch(service: InstanceStreams, exchange: Exchange) -> None:
         return
     query, key, backend = exchange.query(), exchange.key, service.feed.backend
     lists = {name: query[name].split(",") for name in LISTS if query.get(name)}
-    wanted = watch_filter(query.get("instance_id") or None, **lists)
+    wanted = requests.watch_filter(query.get("instance_id") or None, **lists)
     with_ctx = flag(exchange, "include_ctx", True)
     start = _start(exchange, query.get("from_offset"))
     idle_us = number(exchange, "idle_ms", NEVER_IDLE, 0, 86_400_000) * 1_000
@@ -72,9 +72,9 @@ def open_watch(service: InstanceStreams, exchange: Exchange) -> None:
 
 
 def _open_watcher(
-    backend: Backend, key: ApiKey, wanted: WatchFilter, start: int | None
+    backend: Backend, key: ApiKey, wanted: requests.WatchFilter, start: int | None
 ) -> Operation[tuple[Watcher, int]]:
-    seen = yield from seen_by(backend.engine, key, wanted)
+    seen = yield from operations.seen_by(backend.engine, key, wanted)
     store = yield from engine_operations.open_store(backend.engine)
     opened: tuple[Watcher, int] = yield AsOwner(
         lambda: (store.watch(seen, start), store.committed_offset if start is None else start)
@@ -130,7 +130,7 @@ class WatchStream(SseStream):
                     transition_cache.of(event, with_ctx=self._with_ctx),
                     b"%d" % event.wal_offset,
                 )
-                for event in (own_event(self._key, each) for each in events)
+                for event in (operations.own_event(self._key, each) for each in events)
             )
         )
 

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
-from headwater.engine.machines.log_reader import GapReason, LogGap
-from headwater.engine.machines.operations import catch_up_operation
-from headwater.engine.machines.responses import transition
-from headwater.engine.machines.watchers import CatchUpPlan, Missed, TransitionEvent, Watcher
+from headwater.engine.machines import log_reader, operations, responses
 from headwater.observe.logs import Logger
 from headwater.server.backend import Backend
+
+if TYPE_CHECKING:
+    from headwater.engine.machines.log_reader import GapReason
+    from headwater.engine.machines.watchers import CatchUpPlan, Missed, TransitionEvent, Watcher
 
 EVENTS_AT_ONCE: Final = 16
 """Each may have a payload and a context of a MiB; whether there is room is seen after that."""
@@ -50,7 +51,7 @@ class TransitionCache:
 
 
 def _printed(event: TransitionEvent, with_ctx: bool) -> bytes:
-    return _encode(transition(event if with_ctx else event._replace(ctx=None)))
+    return _encode(responses.transition(event if with_ctx else event._replace(ctx=None)))
 
 
 class TransitionFeed:
@@ -166,7 +167,7 @@ class TransitionFollower:
 
     def _send_gap(self, missed: Missed) -> None:
         first, last, count = missed
-        self._sink.send_missed(first, last, count, GapReason.BEHIND)
+        self._sink.send_missed(first, last, count, log_reader.GapReason.BEHIND)
 
     async def _catch_up(self, plan: CatchUpPlan) -> None:
         """Read the log part by part. Ends the follower when it cannot be read."""
@@ -174,9 +175,9 @@ class TransitionFollower:
         drive = self._feed.backend.ready_database.drive
         try:
             while following is not None and not self._watcher.closed:
-                page = await drive(catch_up_operation(following))
+                page = await drive(operations.catch_up_operation(following))
                 for run in page.runs():
-                    if isinstance(run, LogGap):
+                    if isinstance(run, log_reader.LogGap):
                         self._sink.send_missed(run.offset, run.resume - 1, None, run.reason)
                     else:
                         await self._hand_over(run)

@@ -28,31 +28,26 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from headwater.api.machine_requests import watch_filter
+from headwater.api import machine_requests as requests
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
 from headwater.core.version import __version__
 from headwater.disk import Disk
-from headwater.engine.machines.log_reader import GapReason
-from headwater.engine.machines.operations import open_store
-from headwater.engine.machines.positions import (
-    WEBHOOK_HELD_BYTES_MAX,
-    PositionFile,
-    webhook_file,
-    webhook_hold_name,
-)
-from headwater.engine.machines.store import MachineStore
-from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, Watcher
+from headwater.engine.machines import operations, positions
 from headwater.engine.state.damage import Part
 from headwater.engine.state.retention_holds import Hold, RetentionHolds
 from headwater.format.machines.names import MACHINES_DIRECTORY, WEBHOOKS_DIRECTORY, global_offset
-from headwater.model.machines.definition import check_machine_name
+from headwater.model.machines import definition as machine_definition
 from headwater.model.retention import HoldOwner
 from headwater.server.machines.transition_follower import TransitionFeed, TransitionFollower
 
 if TYPE_CHECKING:
     from headwater.client.http import Poster
+    from headwater.engine.machines.log_reader import GapReason
+    from headwater.engine.machines.positions import PositionFile
+    from headwater.engine.machines.store import MachineStore
+    from headwater.engine.machines.watchers import CatchUpPlan, TransitionEvent, Watcher
 
 DELAY_S_MAX: Final = 300.0
 TIMEOUT_S: Final = 10.0
@@ -85,7 +80,7 @@ def parse_webhook(text: str) -> Webhook:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise RequestError("a webhook is [machine=]http://... or [machine=]https://...")
-    return Webhook(url, check_machine_name(machine) if machine else None)
+    return Webhook(url, machine_definition.check_machine_name(machine) if machine else None)
 
 
 def signature(secret: str, timestamp_ms: int, body: bytes) -> str:
@@ -143,13 +138,15 @@ class WebhookDelivery:
     def _take_hold(self) -> Hold:
         """One of an earlier process was restored when the log was opened. A new webhook begins at
         the end of the log as it is now."""
-        holds, name = self._store.holds, webhook_hold_name(self.webhook.file_name)
+        holds, name = self._store.holds, positions.webhook_hold_name(self.webhook.file_name)
         restored = holds.find(name)
         if restored is None:
             position: int | None = self._store.committed_offset
         else:
             position = self.saved = self._store.position_within(restored.position)
-        hold = holds.take(name, HoldOwner.WEBHOOK, position, bytes_max=WEBHOOK_HELD_BYTES_MAX)
+        hold = holds.take(
+            name, HoldOwner.WEBHOOK, position, bytes_max=positions.WEBHOOK_HELD_BYTES_MAX
+        )
         hold.label = self.webhook.label
         hold.save = self._catch_up_with_log
         self.position = position
@@ -379,7 +376,7 @@ class Webhooks:
 
     def _release_others(self, holds: RetentionHolds) -> None:
         """Webhooks of an earlier start that are not configured any more."""
-        names = {webhook_hold_name(webhook.file_name) for webhook in self._hooks}
+        names = {positions.webhook_hold_name(webhook.file_name) for webhook in self._hooks}
         for hold in holds.owned_by(HoldOwner.WEBHOOK):
             if hold.name not in names:
                 holds.release(hold, "no such webhook is configured any more")
@@ -404,7 +401,7 @@ class Webhooks:
     async def _open(self) -> None:
         feed = self._feed
         engine = feed.backend.engine
-        store = await feed.backend.ready_database.drive(open_store(engine))
+        store = await feed.backend.ready_database.drive(operations.open_store(engine))
         disk, directory = engine.core.disk, engine.core.directory / MACHINES_DIRECTORY
         if not self.deliveries:
             self.deliveries = [
@@ -413,7 +410,7 @@ class Webhooks:
                     self._settings,
                     feed,
                     self._clock,
-                    webhook_file(disk, directory, webhook.file_name),
+                    positions.webhook_file(disk, directory, webhook.file_name),
                     store,
                 )
                 for webhook in self._hooks
@@ -426,7 +423,7 @@ class Webhooks:
     async def _run(self, delivery: WebhookDelivery, store: MachineStore) -> None:
         assert self._poster is not None
         machine = delivery.webhook.machine
-        wanted = watch_filter(machines=None if machine is None else [machine])
+        wanted = requests.watch_filter(machines=None if machine is None else [machine])
         begin = await delivery.load()
         watcher = store.watch(wanted, begin, held=False)  # the webhook's own hold keeps the log
         source = TransitionSource(

@@ -8,7 +8,7 @@ waits.
 
 `operations.OPERATIONS` is the table: the name of an operation, the decoder of its params, the scope
 it needs, the function that runs it. Most of those functions are `machines.operations`, shared with
-HTTP. `runner` carries an operation of the engine to its response. HELLO, AUTH, PING and BYE
+HTTP. `RcpxRunner` carries an operation of the engine to its response. HELLO, AUTH, PING and BYE
 stand beside the table.
 
 APPLY_EVENT is most of the traffic and has a short way: `event_requests` decodes it at once and
@@ -20,3 +20,8 @@ client that is too slow gets a gap with the first and last offset of what it mis
 Everything runs on the loop thread and without a task per request. `caller` turns our errors into
 those of the protocol. Start reading at `connection` and `operations`.
 """
+
+from headwater.core.late_names import late_modules
+
+# `listener` is loaded where the port is on, the rest when its first client comes.
+__getattr__ = late_modules(__name__, ("connection", "endpoint", "listener"))

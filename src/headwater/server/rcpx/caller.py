@@ -3,7 +3,8 @@ each error is called there. The codes are a closed list: clients know no others.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final, NamedTuple, Protocol
 
 from headwater.core.errors import HeadwaterError
 from headwater.model.machines.errors import machine_code
@@ -37,6 +38,15 @@ def failure(request_id: bytes, error: HeadwaterError) -> bytes:
     """The answer to a request that was refused."""
     code, retryable = code_of(error)
     return failed(request_id, code, str(error), retryable=retryable, details=error.detail)
+
+
+class Result(NamedTuple):
+    """A result as JSON, with its offset in the WAL."""
+
+    body: bytes
+    wal_offset: int | None = None
+    then: Callable[[], None] | None = None
+    """Done when it is on its way."""
 
 
 class RcpxCaller(Protocol):

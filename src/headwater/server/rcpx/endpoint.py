@@ -15,7 +15,12 @@ from headwater.server.machines.transition_follower import TransitionFeed
 
 class RcpxEndpoint:
     def __init__(
-        self, ports: Ports, limits: LimitSettings, access: Access, feed: TransitionFeed
+        self,
+        ports: Ports,
+        limits: LimitSettings,
+        access: Access,
+        feed: TransitionFeed,
+        started_us: int,
     ) -> None:
         self.limits = limits
         self.access = access
@@ -24,7 +29,7 @@ class RcpxEndpoint:
         self.log = feed.log
         self.connections: Connections = ports.connections(feed.log, {Awaits.REQUEST: NEVER_S})
         self.server_time = ServerTime(ports.clock.wall_ms)
-        self._started_us = self.connections.now_us()
+        self._started_us = started_us
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property

@@ -3,14 +3,14 @@ BYE: getting to know each other."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 
-from headwater.core.errors import ClosedError, InvalidRequestError
+from headwater.core.errors import ClosedError, HeadwaterError, InvalidRequestError
 from headwater.core.units import US_PER_S
 from headwater.core.version import __version__
 from headwater.engine.machines import operations as engine_operations
@@ -21,9 +21,9 @@ from headwater.model.machines.errors import bad_request
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.backend import Backend
 from headwater.server.machines import operations as machines
+from headwater.server.operation_runner import OperationRunner
 from headwater.server.rcpx import subscriptions
-from headwater.server.rcpx.caller import RcpxCaller
-from headwater.server.rcpx.runner import RcpxRunner, Result
+from headwater.server.rcpx.caller import RcpxCaller, Result
 from headwater.wire import machine_requests as requests
 from headwater.wire.http_errors import HttpError
 from headwater.wire.machine_answers import BatchAnswer, MachineResponse
@@ -131,6 +131,46 @@ class RcpxOperation:
     """Needs no key."""
     is_write: bool = False
     """The log keeps its order with other writes of the same connection."""
+
+
+class RcpxRunner(OperationRunner[MachineResponse | Result]):
+    __slots__ = ("_connection", "_request_id")
+
+    def __init__(
+        self,
+        connection: RcpxCaller,
+        request_id: bytes,
+        operation: Work[MachineResponse | Result],
+    ) -> None:
+        super().__init__(connection.endpoint.backend, connection.usage, operation)
+        self._connection = connection
+        self._request_id = request_id
+
+    def _enter(self) -> None:
+        self._usage.begin()
+        self._connection.under_way += 1
+
+    def _leave(self) -> None:
+        self._usage.end()
+        self._connection.ended()
+
+    def _succeed(self, result: MachineResponse | Result) -> None:
+        answer = self._connection.answer
+        if not isinstance(result, Result):
+            answer(self._request_id, _encode(result), getattr(result, "wal_offset", None))
+            return
+        answer(self._request_id, result.body, result.wal_offset)
+        if result.then is not None:
+            result.then()
+
+    def _fail(self, error: HeadwaterError) -> None:
+        self._connection.fail(self._request_id, error)
+
+    def _break(self, error: Exception) -> None:
+        self._connection.broken(self._request_id, error)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        self._connection.endpoint.spawn(work)
 
 
 def is_write(backend: Backend, name: str) -> bool:

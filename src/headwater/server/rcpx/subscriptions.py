@@ -22,8 +22,7 @@ from headwater.server.access.keys import own_id
 from headwater.server.access.quotas import over_limit
 from headwater.server.machines.operations import own_event, seen_by
 from headwater.server.machines.transition_follower import TransitionFollower
-from headwater.server.rcpx.caller import RcpxCaller
-from headwater.server.rcpx.runner import Result
+from headwater.server.rcpx.caller import RcpxCaller, Result
 from headwater.wire import rcpx
 from headwater.wire.machine_requests import (
     UnwatchParams,

@@ -19,3 +19,8 @@ when its connection ends.
 `open_streams.OpenStreams` counts the streams of each key, and calls `beat` for heartbeats and `end`
 when the server stops. Start reading at `Delivery.on_news`.
 """
+
+from headwater.core.late_names import late_modules
+
+# With the library for WebSockets, by the first who does upgrade.
+__getattr__ = late_modules(__name__, ("websocket",))

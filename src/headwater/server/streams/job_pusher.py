@@ -27,7 +27,7 @@ from headwater.engine.topics.operations import ensure_loaded
 from headwater.observe.logs import Logger
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange
-from headwater.server.http.job_text import fetch_jobs
+from headwater.server.http.json_rows import fetch_jobs
 from headwater.server.http.queue_handlers import require_queue
 from headwater.server.http.topic_handlers import number
 from headwater.server.streams.open_streams import (

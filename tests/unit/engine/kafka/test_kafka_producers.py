@@ -14,7 +14,7 @@ from headwater.engine.partition import Produced
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.events import TopicMadeEvent
 from headwater.format.kafka.records import BatchProducer
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.refusals import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KafkaLife, batch_of

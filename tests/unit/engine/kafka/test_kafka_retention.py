@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headwater.core.errors import HeadwaterError
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.refusals import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import KAFKA, NOW_MS, SMALL_KAFKA, KafkaLife, batch_of

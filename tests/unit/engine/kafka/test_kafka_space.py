@@ -12,7 +12,7 @@ from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.engine.kafka.group_state import Committed
 from headwater.format.kafka.entry import keys_of
 from headwater.format.kafka.names import SPARE_NAME
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.refusals import code_of
 from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.testing import FakeDisk
 from headwater.testing.fault_disk import Fault, FaultDisk, Verb

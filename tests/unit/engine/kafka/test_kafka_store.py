@@ -6,7 +6,7 @@ import pytest
 
 from headwater.core.errors import HeadwaterError
 from headwater.format.kafka.batch import read_header
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.refusals import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import LARGE_KAFKA, SMALL_KAFKA, KafkaLife, batch_of

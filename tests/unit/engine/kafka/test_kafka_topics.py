@@ -10,7 +10,7 @@ import pytest
 from headwater.core.errors import HeadwaterError, TopicNotFoundError
 from headwater.engine.kafka.errors import TopicExistsError
 from headwater.format.kafka.entry import topic_hash
-from headwater.server.kafka.failures import code_of
+from headwater.server.kafka.refusals import code_of
 from headwater.testing import FakeDisk
 from headwater.wire.kafka.error_codes import ErrorCode
 from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
