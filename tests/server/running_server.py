@@ -1,4 +1,7 @@
-"""A real server on a free port of this machine, in a thread of its own, for a module of tests."""
+"""A real server on a free port of this machine, in a thread of its own, for a module of tests.
+
+With HEADWATER_TEST_WORKERS its connections are those of gateways, in processes of their own.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ from headwater.config.wal import WalSettings
 from headwater.core.clock import SystemClock
 from headwater.server.app import App
 from headwater.server.server import Server
+from tests.rig.server_process import workers_wanted
+from tests.server.gateway_process import GatewayProcesses
 from tests.server.raw_http import RawHttp
 
 SMALL_ENGINE = EngineSettings(wal=WalSettings(shards=2, file_bytes=8 * 1024 * 1024))
@@ -47,6 +52,7 @@ class RunningServer:
         self._server: Server | None = None
         self._failure: BaseException | None = None
         self.host = settings.host
+        self.gateways: GatewayProcesses | None = None
 
     @property
     def port(self) -> int:
@@ -74,10 +80,15 @@ class RunningServer:
         self._serving.result(PATIENCE_S)
 
     def stop(self) -> None:
+        if self.gateways is not None:
+            self.gateways.stop()
         if self._loop is not None and self._server is not None and self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._server.request_stop)
         self._thread.join(PATIENCE_S)
         assert not self._thread.is_alive(), "the server did not stop"
+        gateways, self.gateways = self.gateways, None
+        if gateways is not None:
+            gateways.join()
         if self._failure is not None:
             raise self._failure
 
@@ -111,6 +122,9 @@ class RunningServer:
 
     async def _serve(self) -> None:
         self._loop = asyncio.get_running_loop()
+        if workers_wanted():
+            self.gateways = GatewayProcesses(self._settings, workers_wanted())
+            self._options["inherited"] = self.gateways.inherited
         self._server = server = Server(self.directory, self._settings, **self._options)
         start = self._loop.create_task(server.start())
         while not server.is_listening and not start.done():
