@@ -50,7 +50,7 @@ async def measured(run: Run, topics: int, connections: int, records: int) -> Row
     database = await open_database_async(directory)
     loop = asyncio.get_running_loop()
     backend = Backend()
-    backend.serve_from(database, None, None)
+    backend.serve_from(database)
     writer = TurnWriter(backend, loop)
     writer.engine = database.engine
     database.engine.core.on_published = writer.send_answers

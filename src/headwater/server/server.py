@@ -27,6 +27,7 @@ from headwater.server.app import App
 from headwater.server.gateway.inheritance import Inheritance
 from headwater.server.gateway.links import GatewayLinks, MakeProtocol
 from headwater.server.http.connection import HttpConnection
+from headwater.server.http.turn_receiver import TurnReceiver
 from headwater.server.kafka.listener import KafkaListener
 from headwater.server.ports import BACKLOG, cannot_listen, connections_possible, tls_context
 from headwater.wire.channel import BytePort
@@ -133,7 +134,8 @@ class Server:
         if app.rcpx is not None:
             app.rcpx.serve_gateways(inherited.ports["rcpx"])
             ports[BytePort.RCPX] = app.rcpx.make_connection
-        self._links = GatewayLinks(app.dispatcher, ports, self._log)
+        turns = TurnReceiver(app.turn_writer, app.access, self._log)
+        self._links = GatewayLinks(app.dispatcher, turns, ports, self._log)
         await self._links.start(inherited.rendezvous)
 
     async def _listen(self, app: App, loop: asyncio.AbstractEventLoop) -> None:

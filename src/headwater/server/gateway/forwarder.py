@@ -10,19 +10,23 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Final, cast
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
+from headwater.server.access.access import Access
 from headwater.server.connection import Connection
 from headwater.server.gateway.uplink import Uplink
 from headwater.server.http.connection import HttpConnection
+from headwater.server.http.dispatcher import admit
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_head import Head
 from headwater.server.http.route_table import Route, RouteTable
+from headwater.server.http.write_batcher import has_plain_head
 from headwater.wire.channel import ChannelKind
 from headwater.wire.http_errors import HttpError
 
@@ -39,10 +43,15 @@ class Forwarder:
         endpoint: HttpEndpoint,
         uplink: Uplink,
         routes: list[Route],
+        access: Access,
+        take_plain_write: Callable[[Exchange], bool],
         on_connections: Callable[[], None],
     ) -> None:
-        """`on_connections`: called when a connection came or went."""
+        """`take_plain_write`: false for one that has to go by itself. `on_connections`: called when
+        a connection came or went."""
         self.endpoint = endpoint
+        self._access = access
+        self._take_plain_write = take_plain_write
         self.on_connections = on_connections
         self.uplink = uplink
         self.draining = False
@@ -57,18 +66,29 @@ class Forwarder:
 
     def handle(self, exchange: Exchange) -> None:
         exchange.number = self.uplink.next_stream()
+        if self._is_plain_write(exchange.head) and self._take_plain_write(exchange):
+            return
+        self.ask(exchange)
+
+    def ask(self, exchange: Exchange) -> None:
+        """Have the sequencer answer a request by itself."""
         if self.uplink.is_up:
             self._forward(exchange)
         else:
             self._waiting.append((exchange, None))
 
+    def _is_plain_write(self, head: Head) -> bool:
+        if head.route is None and self.goes_beside(head) and has_plain_head(head):
+            with suppress(HeadwaterError):  # the sequencer says why
+                admit(head, self._access, self._routes)
+        return head.is_plain_write
+
     def goes_beside(self, head: Head) -> bool:
-        if head.route is None:
-            try:
-                head.route = self._routes.find(head.method, head.path)[0]
-            except HeadwaterError:
-                return False  # the sequencer says why
-        return head.route.goes_beside
+        try:
+            route = head.route or self._routes.find(head.method, head.path)[0]
+        except HeadwaterError:
+            return False  # the sequencer says why
+        return route.goes_beside
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
         exchange.number = self.uplink.next_stream()

@@ -19,9 +19,12 @@ from headwater.server.connection import NEVER_S, Awaits, Connection, Ports
 from headwater.server.gateway.byte_connection import ByteConnection
 from headwater.server.gateway.forwarder import Forwarder, ForwardingConnection
 from headwater.server.gateway.shared_room import SharedRoom
+from headwater.server.gateway.turn_sender import TurnSender
 from headwater.server.gateway.uplink import Uplink
 from headwater.server.gateway_slots import GatewaySlots
 from headwater.server.http.endpoint import HttpEndpoint
+from headwater.server.http.exchange import Exchange
+from headwater.server.http.write_batcher import WriteBatcher
 from headwater.server.intake import Intake
 from headwater.server.ports import BACKLOG
 from headwater.server.routes import ROUTES
@@ -59,13 +62,25 @@ class Gateway:
         self._loop = asyncio.get_running_loop()
         self._log = log = Logger("headwater.gateway")
         settings = plan.settings
-        self._uplink = Uplink(plan.address, plan.slot, log, self._sequencer_up, self._set_reading)
+        clock = clock or SystemClock()
+        access = Access(settings)
+        turns = TurnSender(access.keys, self._ask, clock.monotonic_us, log)
+        self._write_batcher = WriteBatcher(turns, settings.limits, self._loop)
+        self._uplink = Uplink(
+            plan.address, plan.slot, log, turns, self._sequencer_up, self._set_reading
+        )
         room = SharedRoom(plan.connections_max, plan.slots, plan.slot)
-        shares = Access(settings).quotas.connections
-        intake = Intake(self._loop, self._uplink.flush)
-        self._ports = Ports(room, shares, intake, clock or SystemClock(), settings.deadlines)
+        intake = Intake(self._loop, self._end_turn)
+        self._ports = Ports(room, access.quotas.connections, intake, clock, settings.deadlines)
         self._http = HttpEndpoint(self._ports, settings.limits, log)
-        self._forwarder = Forwarder(self._http, self._uplink, list(ROUTES), self._count_http)
+        self._forwarder = Forwarder(
+            self._http,
+            self._uplink,
+            list(ROUTES),
+            access,
+            self._write_batcher.add,
+            self._count_http,
+        )
         self._streams = self._ports.connections(log, _PATIENT)
         """Those whose bytes go to the sequencer as they are."""
         self._servers: list[asyncio.Server] = []
@@ -114,6 +129,14 @@ class Gateway:
         for connection in self._streams:
             assert isinstance(connection, ByteConnection)
             connection.open()
+
+    def _ask(self, exchange: Exchange) -> None:
+        self._forwarder.ask(exchange)
+
+    def _end_turn(self) -> None:
+        """All that was sent was read."""
+        self._write_batcher.flush()
+        self._uplink.flush()
 
     def _set_reading(self) -> None:
         for connections in (self._http.connections, self._streams):

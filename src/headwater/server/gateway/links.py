@@ -22,6 +22,7 @@ from headwater.server.gateway.forwarded_call import ForwardedCall
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_head import Head
+from headwater.server.http.turn_receiver import GatewayTurns, TurnReceiver
 from headwater.wire.channel import (
     HEADS_MAX,
     REQUEST,
@@ -63,9 +64,14 @@ class GatewayLinks:
     """All of them. `start`, and `open_ports` when the engine is there."""
 
     def __init__(
-        self, dispatcher: Dispatcher, ports: Mapping[BytePort, MakeProtocol], log: Logger
+        self,
+        dispatcher: Dispatcher,
+        turns: TurnReceiver,
+        ports: Mapping[BytePort, MakeProtocol],
+        log: Logger,
     ) -> None:
         self.dispatcher = dispatcher
+        self.turns = turns
         self.log = log
         self._ports = ports
         self._links: set[GatewayLink] = set()
@@ -137,6 +143,7 @@ class GatewayLink:
         """All that is open, the calls too."""
         self.channel = Channel(loop, links.log, self._lost, self._set_pressure)
         self.channel.register({ChannelKind.HELLO: self._take_hello})
+        self._turns = GatewayTurns(links.turns, self._send_turn_reply)
         self.slot = -1
         self.pid = 0
 
@@ -152,6 +159,7 @@ class GatewayLink:
                 ChannelKind.TAKEN: self._take_taken,
                 ChannelKind.GONE: self._take_gone,
                 ChannelKind.END_OF_INPUT: self._take_end_of_input,
+                ChannelKind.TURN: self._take_turn,
             }
         )
         self._links.add(self)
@@ -180,6 +188,12 @@ class GatewayLink:
             before.hold(call)
         else:
             call.begin()
+
+    def _take_turn(self, _stream: int, _flags: int, payload: bytes) -> None:
+        self._turns.take(payload)
+
+    def _send_turn_reply(self, payload: bytes) -> None:
+        self.channel.send(ChannelKind.TURN_REPLY, 0, payload)
 
     def _begin(self, call: ForwardedCall) -> None:
         self._dispatcher.handle(call.exchange)

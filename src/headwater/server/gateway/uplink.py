@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 from headwater.observe.logs import Logger
 from headwater.server.gateway.channel import Channel
+from headwater.server.gateway.turn_sender import TurnSender
 from headwater.server.http.request_head import Head
 from headwater.wire.channel import (
     BUFFER,
@@ -68,13 +69,16 @@ class Uplink:
         address: str | bytes,
         slot: int,
         log: Logger,
+        turns: TurnSender,
         on_up: Callable[[], None],
         on_pressure: Callable[[], None],
     ) -> None:
-        """`on_pressure`: `is_pressed` has changed."""
+        """`turns`: sends its frames through the same channel. `on_pressure`: `is_pressed` has
+        changed."""
         self._address = address
         self._slot = slot
         self._log = log
+        self._turns = turns
         self._on_up = on_up
         self._on_pressure = on_pressure
         self._loop = asyncio.get_running_loop()
@@ -129,9 +133,11 @@ class Uplink:
                 ChannelKind.FINISH: self._take_finish,
                 ChannelKind.CLOSE: self._take_close,
                 ChannelKind.ABORT: self._take_abort,
+                ChannelKind.TURN_REPLY: self._take_turn_reply,
             }
         )
         self.is_up = True
+        self._turns.channel = self._channel
         self._on_up()
 
     def _down(self) -> None:
@@ -144,6 +150,7 @@ class Uplink:
         self._next_head = 1
         if self.is_pressed:
             self._set_pressure(False)
+        self._turns.lost()
         streams, self._streams = list(self._streams.values()), {}
         for stream in streams:
             try:
@@ -266,6 +273,9 @@ class Uplink:
 
     def _take_abort(self, stream: int, _flags: int, _payload: bytes) -> None:
         self._end(stream, ChannelKind.ABORT)
+
+    def _take_turn_reply(self, _stream: int, _flags: int, payload: bytes) -> None:
+        self._turns.take_reply(payload)
 
     def _end(self, stream: int, how: ChannelKind) -> None:
         forwarded = self._streams.pop(stream, None)
