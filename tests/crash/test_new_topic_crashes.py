@@ -21,8 +21,7 @@ from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import topic_directory_name
 from headwater.format.snapshot import META_DIRECTORY
 from headwater.spark.jobs.log_directories import owned
-from headwater.spark.jobs.new_topic import add, reserve
-from headwater.spark.jobs.straight import SegmentWriter
+from headwater.spark.jobs.straight import SegmentWriter, add, reserve
 from headwater.testing import DROPS, PAIRS, PREFIXES, RANDOM, TORN, CrashPlan, FakeDisk, ManualClock
 from tests.crash.matrix import slice_of, tried
 from tests.rig.life import DATA, SMALL, new_disk, open_stepped

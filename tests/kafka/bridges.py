@@ -14,9 +14,9 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from headwater.client.bridge.addresses import Cluster as Address
 from headwater.client.bridge.bridge import Bridge
 from headwater.client.bridge.settings import BridgeProgress, BridgeSettings
+from headwater.client.bridge.settings import Cluster as Address
 
 PATIENCE_S = 60.0
 

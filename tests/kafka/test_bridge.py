@@ -15,10 +15,10 @@ from confluent_kafka.admin._config import ConfigResource
 from typer.testing import CliRunner
 
 from headwater.cli.app import app
-from headwater.client.bridge.addresses import Cluster as Address
 from headwater.client.bridge.bridge import Bridge
 from headwater.client.bridge.clusters import AwayError
 from headwater.client.bridge.settings import BridgeProgress, BridgeSettings
+from headwater.client.bridge.settings import Cluster as Address
 from headwater.client.bridge.statement import BridgeStoppedError
 from tests.kafka.bridges import Cluster, bridge, command, length, running_bridge
 from tests.kafka.broker import Broker, running_broker

@@ -12,11 +12,11 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 
 import headwater
-from headwater.client.bridge.addresses import Cluster as Address
 from headwater.client.bridge.bridge import Bridge
 from headwater.client.bridge.clusters import AwayError
 from headwater.client.bridge.records import read_range
 from headwater.client.bridge.settings import BridgeProgress, BridgeSettings
+from headwater.client.bridge.settings import Cluster as Address
 from headwater.client.bridge.statement import (
     BridgeStoppedError,
     Statement,

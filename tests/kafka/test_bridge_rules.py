@@ -7,13 +7,12 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from headwater.client.bridge.addresses import Cluster
 from headwater.client.bridge.clusters import AwayError, ClusterErrors
 from headwater.client.bridge.partition import PartitionCopy
 from headwater.client.bridge.positions import GONE_US, Positions
 from headwater.client.bridge.records import Fingerprint, same_record
 from headwater.client.bridge.resume import SourceLoss, compare
-from headwater.client.bridge.settings import BridgeSettings
+from headwater.client.bridge.settings import BridgeSettings, Cluster
 from headwater.client.bridge.statement import (
     BridgeStoppedError,
     CopyPosition,

@@ -9,11 +9,11 @@ from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
     ENTRY_BYTES,
     SegmentFile,
-    decode_entries,
     parse_segment_file,
     segment_file_name,
     topic_directory_name,
 )
+from headwater.store.pair import whole_entries
 
 
 def topic_path(data: Path, topic_id: int) -> Path:
@@ -44,7 +44,7 @@ def flip_bit(path: Path, offset: int, bit: int = 0) -> None:
 def frame_place(data: Path, topic_id: int, seq: int) -> tuple[Path, int, int]:
     """The file a record is in, where its frame begins, and how long it is."""
     first = max(each for each in first_seqs(data, topic_id) if each <= seq)
-    entries = decode_entries(segment_path(data, topic_id, first, SegmentFile.IDX).read_bytes())
+    entries = whole_entries(segment_path(data, topic_id, first, SegmentFile.IDX).read_bytes())
     entry = entries[seq - first]
     return segment_path(data, topic_id, first), int(entry["offset"]), int(entry["len"])
 

@@ -58,7 +58,7 @@ SMUGGLING = {
     "a method in small letters": b"get /v0/health HTTP/1.1\r\nHost: x\r\n\r\n",
     "a proxy's method": b"CONNECT victim:443 HTTP/1.1\r\nHost: x\r\n\r\n",
     "a space in the path": b"GET /v0/ health HTTP/1.1\r\nHost: x\r\n\r\n",
-    "a preface of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a preface of HTTP/3": b"PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n",
     "a hello of TLS": bytes.fromhex("160301012a010001260303") + bytes(range(200)),
     "random bytes": bytes(range(255, 0, -1)),
     "zeros": bytes(1_000),

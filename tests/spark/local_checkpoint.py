@@ -20,8 +20,13 @@ from headwater.spark.jobs.checkpoint_workers import (
     without_rows,
 )
 from headwater.spark.jobs.log_files import FileJob, LoggedRows, ScannedFile, scan_log_file
-from headwater.spark.jobs.segment_plan import PlanTask, SegmentItem, plan_topic
-from headwater.spark.jobs.segment_writer import Written, write_segment
+from headwater.spark.jobs.segment_plan import (
+    PlanTask,
+    SegmentItem,
+    Written,
+    plan_topic,
+    write_segment,
+)
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 import headwater.spark
-from headwater.spark.sessions.executor_probe import Executor, probe
+from headwater.spark.sessions.package_zip import Executor, probe
 from tests.spark.conftest import QUICK
 
 TASKS = 4

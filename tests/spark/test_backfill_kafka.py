@@ -10,15 +10,15 @@ from pyspark.sql import SparkSession
 
 from headwater.client import Client
 from headwater.core.errors import RequestError
-from headwater.spark.jobs import kafka_origin
+from headwater.spark.jobs import origins
 from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, run
 from headwater.spark.jobs.job import Place
-from headwater.spark.jobs.kafka_origin import (
+from headwater.spark.jobs.origins import (
+    Origin,
     parse_kafka_origin,
     plan_kafka_origin,
     read_kafka_range,
 )
-from headwater.spark.jobs.origins import Origin
 from tests.kafka.broker import Broker, running_broker
 
 
@@ -50,7 +50,7 @@ def test_a_location_tells_cluster_topic_and_ends() -> None:
 def test_tasks_read_ranges_that_do_not_overlap(
     broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kafka_origin, "RANGE_RECORDS", 25)
+    monkeypatch.setattr(origins, "RANGE_RECORDS", 25)
     origin = parse_kafka_origin(f"kafka://{broker.bootstrap}/clicks?ends=55")
     ranges = plan_kafka_origin(origin)
     assert [(range_.first, range_.end) for range_ in ranges] == [(0, 25), (25, 50), (50, 55)]

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 import headwater
 from headwater.config.engine import EngineSettings
 from headwater.config.store import SegmentSettings
-from headwater.spark.sessions.executor_probe import probe
+from headwater.spark.sessions.package_zip import probe
 from tests.rig.server_process import clean_environment
 from tests.rig.spark_cluster import SPARK_HOME, StandaloneCluster
 from tests.spark.small_job import TASKS, SmallJobResult, count

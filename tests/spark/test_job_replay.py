@@ -22,9 +22,15 @@ import headwater
 from headwater.core.errors import DamageError, RequestError
 from headwater.format.machines.names import segment_of, within_segment
 from headwater.model.machines.instance import Instance
-from headwater.spark.jobs.machine_check import LiveState, difference, live_state
 from headwater.spark.jobs.machine_log import split_rows, view_machine_log
-from headwater.spark.jobs.machine_replay import ReplayOptions, fold, run
+from headwater.spark.jobs.machine_replay import (
+    LiveState,
+    ReplayOptions,
+    difference,
+    fold,
+    live_state,
+    run,
+)
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.machines import ORDER, SMALL, SteppedStore, new_disk
 

@@ -15,8 +15,7 @@ import headwater
 from headwater.core.errors import RequestError
 from headwater.spark.jobs import lake
 from headwater.spark.jobs.job import Place
-from headwater.spark.jobs.lake import LakeOptions
-from headwater.spark.jobs.lake_landing import RulesChangedError
+from headwater.spark.jobs.lake import LakeOptions, RulesChangedError
 from headwater.spark.jobs.lake_replay import replay
 from headwater.spark.jobs.lake_rows import Kind
 from headwater.spark.tables.delta import DeltaLake

@@ -15,8 +15,8 @@ from headwater.config.store import SegmentSettings
 from headwater.config.wal import WalSettings
 from headwater.core.errors import DamageError, DataLossError, RequestError, StorageError
 from headwater.core.units import KIB
+from headwater.spark.source.location import LogSplit, SegmentSplit
 from headwater.spark.source.log_view import LogView
-from headwater.spark.source.splits import LogSplit, SegmentSplit
 from tests.spark.direct_reader import Row, read, read_all, reader_of
 
 SMALL = EngineSettings(

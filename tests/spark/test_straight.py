@@ -23,9 +23,8 @@ from headwater.disk import PosixDisk
 from headwater.engine.read_only.directory_check import verify_directory
 from headwater.spark.jobs.backfill import BackfillOptions, BackfillReport, run
 from headwater.spark.jobs.job import Place
-from headwater.spark.jobs.new_topic import reserve
 from headwater.spark.jobs.origins import Origin
-from headwater.spark.jobs.straight import StraightTask, columns_of
+from headwater.spark.jobs.straight import StraightTask, columns_of, reserve
 from headwater.spark.sessions.spark_errors import explained
 
 pytestmark = pytest.mark.spark

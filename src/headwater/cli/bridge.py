@@ -65,9 +65,8 @@ def bridge(
 
     An address is kafka://[user:password@]host:port[,host:port], with kafkas:// for TLS.
     """
-    from headwater.client.bridge.addresses import Cluster
     from headwater.client.bridge.bridge import Bridge, topics_of
-    from headwater.client.bridge.settings import BridgeSettings
+    from headwater.client.bridge.settings import BridgeSettings, Cluster
 
     settings = BridgeSettings(
         Cluster(source, _lines(from_config)),

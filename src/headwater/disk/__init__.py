@@ -17,27 +17,3 @@ from headwater.disk.whole_files import (
     write_all,
     write_new_file,
 )
-
-__all__ = [
-    "NO_ROOM",
-    "Buffer",
-    "DirectoryLock",
-    "Disk",
-    "File",
-    "OpenMode",
-    "PosixDisk",
-    "cut_file",
-    "file_bytes",
-    "map_file",
-    "opened",
-    "plain_descriptor",
-    "read_all",
-    "read_range",
-    "read_whole",
-    "replace_file",
-    "sync_file",
-    "sync_names",
-    "sync_together",
-    "write_all",
-    "write_new_file",
-]

@@ -10,7 +10,7 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from functools import cache
-from typing import Final
+from typing import Final, TypeAlias
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
@@ -96,18 +96,69 @@ _PATIENCE_MAX: Final = 1_024
 """Frames that are read one by one before the next check of whether they are alike."""
 
 _LENGTH: Final = struct.Struct("<I")
-_AFTER_LENGTH: Final = struct.Struct("<" + FRAME.packer.format.lstrip("<")[1:])
 _CHECKSUM: Final = struct.Struct("<Q")
 _HEAD_PACK: Final = FRAME.packer.pack
 _HEAD_UNPACK: Final = FRAME.packer.unpack_from
 _CHECKSUM_PACK: Final = _CHECKSUM.pack
 
 CHECKSUM_BYTES: Final = _CHECKSUM.size
-_LENGTH_BYTES: Final = _LENGTH.size
-FRAME_LEN_MIN: Final = _AFTER_LENGTH.size + CHECKSUM_BYTES
-"""42: what `frame_len` says of a frame with empty node, tag and data."""
-FRAME_BYTES_MIN: Final = _LENGTH.size + FRAME_LEN_MIN
-"""46: the smallest whole frame."""
+LENGTH_BYTES: Final = _LENGTH.size
+
+
+FrameParts: TypeAlias = tuple[int, tuple[int, ...], bytes, bytes, bytes]
+"""The size of a frame, its fixed fields but for the lengths, then node, tag and data. Plain: the
+frames of a whole log are read so."""
+
+
+class FrameForm:
+    """What frames of the log and of segments have in common: a length, fixed fields of which the
+    last are the lengths of node, tag and data, those three, a checksum over all behind the first
+    length, and so many bytes `behind`."""
+
+    def __init__(self, layout: Layout, behind: int = 0) -> None:
+        self._head_size = layout.size
+        self._behind = behind
+        self._after_length = struct.Struct("<" + layout.packer.format.removeprefix("<I"))
+        self.len_min: Final = self._after_length.size + CHECKSUM_BYTES
+        """What `frame_len` says of a frame with empty node, tag and data."""
+        self.bytes_min: Final = LENGTH_BYTES + self.len_min + behind
+        """The smallest whole frame."""
+
+    def size_at(self, buffer: memoryview, offset: int, end: int) -> int:
+        """The whole size of the frame at `offset`, or FormatError when it cannot be one."""
+        if offset < 0 or end > len(buffer) or end - offset < self.bytes_min:
+            raise FormatError("no room for a frame", offset)
+        length = int(_LENGTH.unpack_from(buffer, offset)[0])
+        if length < self.len_min:
+            raise FormatError(f"frame_len {length} is too small", offset)
+        if length > end - offset - LENGTH_BYTES - self._behind:
+            raise FormatError(f"frame_len {length} runs past the end", offset)
+        return length + LENGTH_BYTES + self._behind
+
+    def parts_at(self, buffer: memoryview, offset: int, end: int, *, verify: bool) -> FrameParts:
+        """Read one frame after a check of its lengths and its checksum, in this order."""
+        size = self.size_at(buffer, offset, end)
+        border = offset + size - self._behind - CHECKSUM_BYTES
+        if verify:
+            expected = int(_CHECKSUM.unpack_from(buffer, border)[0])
+            if checksum64(buffer[offset + LENGTH_BYTES : border]) != expected:
+                raise FormatError("checksum does not match", offset)
+        fields = self._after_length.unpack_from(buffer, offset + LENGTH_BYTES)
+        node_len, tag_len, data_len = fields[-3:]
+        if self.bytes_min + node_len + tag_len + data_len != size:
+            raise FormatError("node, tag and data do not add up to frame_len", offset)
+        at = offset + self._head_size
+        tag_at = at + node_len
+        data_at = tag_at + tag_len
+        node, tag = bytes(buffer[at:tag_at]), bytes(buffer[tag_at:data_at])
+        return size, fields[:-3], node, tag, bytes(buffer[data_at:border])
+
+
+_FORM: Final = FrameForm(FRAME)
+FRAME_LEN_MIN: Final = _FORM.len_min
+"""42."""
+FRAME_BYTES_MIN: Final = _FORM.bytes_min
+"""46."""
 
 
 @cache
@@ -157,7 +208,7 @@ def encode_frame(
         length, frame_type, flags, topic_id, seq, ts, node_len, tag_len, data_len
     )  # fmt: skip
     frame = b"".join((head, node, tag, data))
-    return frame + _CHECKSUM_PACK(checksum64(frame[_LENGTH_BYTES:]))
+    return frame + _CHECKSUM_PACK(checksum64(frame[LENGTH_BYTES:]))
 
 
 def join_data(data: bytes, meta: bytes | None) -> bytes:
@@ -177,53 +228,19 @@ def split_data(flags: int, data: bytes, offset: int = 0) -> tuple[bytes, bytes |
     return data[:start], data[start:border]
 
 
-def frame_size(buffer: memoryview, offset: int, end: int) -> int:
-    """The whole size of the frame at `offset`, or FormatError when it cannot be one."""
-    if end - offset < FRAME_BYTES_MIN:
-        raise FormatError("no room for a frame", offset)
-    length = int(_LENGTH.unpack_from(buffer, offset)[0])
-    if length < FRAME_LEN_MIN:
-        raise FormatError(f"frame_len {length} is too small", offset)
-    if length > end - offset - _LENGTH.size:
-        raise FormatError(f"frame_len {length} runs past the end", offset)
-    return length + _LENGTH.size
-
-
 def decode_frame(buffer: memoryview, offset: int, end: int, *, verify: bool = True) -> Frame:
-    """Read and verify one frame: lengths, checksum, flags, type, in this order.
+    """Read and verify one frame: lengths, checksum, type, flags, in this order.
 
     `verify=False` leaves out the checksum, for bytes whose group hash was just checked.
     """
-    size = frame_size(buffer, offset, end)
-    border = offset + size - CHECKSUM_BYTES
-    if verify:
-        expected = int(_CHECKSUM.unpack_from(buffer, border)[0])
-        if checksum64(buffer[offset + _LENGTH.size : border]) != expected:
-            raise FormatError("checksum does not match", offset)
-    kind, flags, topic_id, seq, ts, node_len, tag_len, data_len = _AFTER_LENGTH.unpack_from(
-        buffer, offset + _LENGTH.size
-    )
-    if FRAME_BYTES_MIN + node_len + tag_len + data_len != size:
-        raise FormatError("node, tag and data do not add up to frame_len", offset)
+    size, head, node, tag, data = _FORM.parts_at(buffer, offset, end, verify=verify)
+    kind, flags, topic_id, seq, ts = head
     if kind not in _KNOWN_TYPES:
         raise UnknownFrameError(f"frame type {kind} is not known", offset)
     if flags & ~_KNOWN_FLAGS:
         raise UnknownFrameError(f"frame flags {flags:#04x} are not known", offset)
-    at = offset + FRAME.size
-    tag_at = at + node_len
-    data_at = tag_at + tag_len
-    return Frame(
-        _KNOWN_TYPES[kind],
-        flags,
-        topic_id,
-        seq,
-        ts,
-        bytes(buffer[at:tag_at]),
-        bytes(buffer[tag_at:data_at]),
-        bytes(buffer[data_at:border]),
-        offset,
-        size,
-    )
+    frame_type = _KNOWN_TYPES[kind]
+    return Frame(frame_type, flags, topic_id, seq, ts, node, tag, data, offset, size)
 
 
 def skim_frames(buffer: memoryview, start: int, end: int) -> int:
@@ -257,7 +274,7 @@ def _walk_frames(buffer: memoryview, at: int, end: int, most: int) -> tuple[int,
     count = size = 0
     while at <= last and count < most:
         length, kind, flags, _, _, _, node_len, tag_len, data_len = _HEAD_UNPACK(buffer, at)
-        after = at + _LENGTH_BYTES + length
+        after = at + LENGTH_BYTES + length
         if (
             length != FRAME_LEN_MIN + node_len + tag_len + data_len
             or after > end
@@ -276,6 +293,6 @@ def _run_alike(buffer: memoryview, at: int, end: int, size: int, most: int) -> i
     count = min((end - at) // size, most)
     heads = numpy.ndarray((count,), FRAME.dtype, buffer, at, (size,))
     parts = heads["data_len"] + heads["node_len"].astype(numpy.int64) + heads["tag_len"]
-    sound = (heads["frame_len"] == size - _LENGTH_BYTES) & (parts == size - FRAME_BYTES_MIN)
+    sound = (heads["frame_len"] == size - LENGTH_BYTES) & (parts == size - FRAME_BYTES_MIN)
     sound &= known_types()[heads["type"]] & (heads["flags"] | _KNOWN_FLAGS == _KNOWN_FLAGS)
     return count if sound.all() else int(sound.argmin())

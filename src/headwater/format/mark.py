@@ -18,6 +18,7 @@ from headwater.format.checksum import checksum64
 from headwater.format.frame import (
     FRAME,
     FRAME_BYTES_MIN,
+    LENGTH_BYTES,
     FrameType,
     UnknownFrameError,
     decode_frame,
@@ -48,7 +49,6 @@ COMMIT_MARK: Final = Layout(
 
 MARK_BYTES: Final = FRAME_BYTES_MIN + COMMIT_MARK.size
 _BODY_BYTES: Final = COMMIT_MARK.size
-_LENGTH_BYTES: Final = 4
 # Head and body are both packed little-endian, so one packer makes the whole frame.
 _WHOLE_PACK: Final = struct.Struct(
     FRAME.packer.format + COMMIT_MARK.packer.format.removeprefix("<")
@@ -92,9 +92,9 @@ class CommitMark(NamedTuple):
 def pack_mark(ts: int, *values: int) -> bytes:
     """The frame of a mark from its fields in the layout's order: what every commit calls."""
     frame = _WHOLE_PACK(
-        MARK_BYTES - _LENGTH_BYTES, FrameType.COMMIT_MARK, 0, 0, 0, ts, 0, 0, _BODY_BYTES, *values
+        MARK_BYTES - LENGTH_BYTES, FrameType.COMMIT_MARK, 0, 0, 0, ts, 0, 0, _BODY_BYTES, *values
     )
-    return frame + _CHECKSUM_PACK(checksum64(frame[_LENGTH_BYTES:]))
+    return frame + _CHECKSUM_PACK(checksum64(frame[LENGTH_BYTES:]))
 
 
 def chain_of(mark_frame: bytes | memoryview) -> int:

@@ -20,6 +20,7 @@ from headwater.format.frame import (
     FRAME,
     FRAME_BYTES_MIN,
     FRAME_LEN_MIN,
+    LENGTH_BYTES,
     FrameFlag,
     decode_frame,
     known_types,
@@ -27,7 +28,6 @@ from headwater.format.frame import (
 
 Column: TypeAlias = "NDArray[Any]"
 
-_LENGTH_BYTES: Final = FRAME.offset_of("type")
 _LENGTH_AT: Final = struct.Struct("<I").unpack_from
 _UNKNOWN_FLAGS: Final = int(0xFF & ~sum(FrameFlag))
 
@@ -90,7 +90,7 @@ def _walk(buffer: memoryview, stretches: list[tuple[int, int]]) -> tuple[Column 
     """Where each frame begins; None when the lengths do not lead to the end of each stretch."""
     offsets: list[int] = []
     append, length_at, overhead, shortest = (
-        offsets.append, _LENGTH_AT, _LENGTH_BYTES, FRAME_LEN_MIN
+        offsets.append, _LENGTH_AT, LENGTH_BYTES, FRAME_LEN_MIN
     )  # fmt: skip
     first_rows = [0]
     for at, end in stretches:
@@ -119,7 +119,7 @@ def _gather(buffer: memoryview, offsets: Column, first_rows: list[int]) -> Frame
         heads = numpy.empty(0, dtype=FRAME.dtype)
     return FrameTable(
         offset=offsets,
-        size=heads["frame_len"].astype(numpy.int64) + _LENGTH_BYTES,
+        size=heads["frame_len"].astype(numpy.int64) + LENGTH_BYTES,
         type=numpy.ascontiguousarray(heads["type"]),
         flags=numpy.ascontiguousarray(heads["flags"]),
         topic_id=numpy.ascontiguousarray(heads["topic_id"]),
@@ -148,7 +148,7 @@ def _checksums_match(buffer: memoryview, table: FrameTable) -> bool:
     everywhere: Column = numpy.ndarray(
         (len(buffer) - CHECKSUM_BYTES + 1,), dtype="<u8", buffer=buffer, strides=(1,)
     )
-    starts = (table.offset + _LENGTH_BYTES).tolist()
+    starts = (table.offset + LENGTH_BYTES).tolist()
     ends_found = [
         checksum64(buffer[start:end]) for start, end in zip(starts, ends.tolist(), strict=True)
     ]

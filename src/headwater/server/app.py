@@ -63,7 +63,7 @@ class App:
         self.turn_writer = TurnWriter(backend, loop)
         writes = LocalWrites(backend, self.turn_writer, settings.limits)
         self._write_batcher = write_batcher = WriteBatcher(writes, settings.limits, loop)
-        intake = Intake(loop, self._end_turn)
+        intake = Intake(loop, self._write_batcher.flush)
         shares = access.quotas.connections
         self.ports = Ports(room, shares, intake, clock, settings.deadlines)
         self.http = HttpEndpoint(self.ports, settings.limits, log)
@@ -120,14 +120,9 @@ class App:
         engine.core.on_published = self.turn_writer.send_answers
         engine.core.on_synced = self.delivery.on_synced
         self.webhooks.begin()
+        self.ports.intake.after_turn.append(engine.core.owner.end_turn)
         self.ports.intake.time_turns(engine.core.waits.timed)
         self.garbage.begin(engine.core.waits)
-
-    def _end_turn(self) -> None:
-        """All that was sent was read."""
-        self._write_batcher.flush()
-        if self.backend.database is not None:
-            self.backend.engine.core.owner.end_turn()
 
     def check_deadlines(self) -> None:
         now_us = self.clock.monotonic_us()

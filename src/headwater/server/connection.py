@@ -121,6 +121,8 @@ class Connections:
         self._drain_us = int(ports.deadlines.drain_s * US_PER_S)
         self._open: set[Connection] = set()
         self.is_draining = False
+        self.on_changed: Callable[[], None] = _nothing
+        """Called when one came or went."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -139,6 +141,7 @@ class Connections:
         if self.is_draining or not self._room.take():
             return False
         self._open.add(connection)
+        self.on_changed()
         return True
 
     def remove(self, connection: Connection) -> None:
@@ -146,6 +149,7 @@ class Connections:
         if connection in self._open:
             self._open.remove(connection)
             self._room.give_back()
+            self.on_changed()
 
     def check_deadlines(self) -> None:
         """Called every so often, half a second apart or so."""
@@ -166,6 +170,10 @@ class Connections:
     def abort(self) -> None:
         for connection in self:
             connection.transport.abort()
+
+
+def _nothing() -> None:
+    """Nobody counts them."""
 
 
 class Connection(asyncio.Protocol):
@@ -336,6 +344,10 @@ class Connection(asyncio.Protocol):
         self.refuse_waiting()
         if not self.owes_answer:
             self.close()
+
+    def finish(self) -> None:
+        """The last answer is out."""
+        self.close()
 
     def close(self) -> None:
         """Nothing more is read; what was written is still sent, for so long."""

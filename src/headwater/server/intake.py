@@ -109,9 +109,10 @@ class Reading:
 class Intake:
     """Belongs to one event loop and is used on its thread only."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, after_turn: Callable[[], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, *after_turn: Callable[[], None]) -> None:
         self._loop = loop
-        self._after_turn = after_turn
+        self.after_turn = list(after_turn)
+        """Called in their order when all that was sent was read."""
         self._turn = self._take_turn
         self._readings: dict[int, Reading] = {}
         self._epoll: select.epoll | None = None
@@ -165,7 +166,8 @@ class Intake:
                     reading.give_back()
             except Exception as error:  # the others of this turn have sent something too
                 reading.receiver.broken_by(error)
-        self._after_turn()
+        for end in self.after_turn:
+            end()
 
 
 def receive(epoll: select.epoll, room: bytearray, each_max: int) -> Received:

@@ -67,7 +67,7 @@ class MetricsListener:
         self._ports = Ports(
             Room(settings.limits.connections),
             access.quotas.connections,
-            Intake(loop, _nothing),
+            Intake(loop),
             self._clock,
             settings.deadlines,
         )
@@ -118,10 +118,6 @@ def _handler(route: Route) -> Handler:
         route.handler(server.app.services[route.served_by], exchange)
 
     return handle
-
-
-def _nothing() -> None:
-    """No writes come in here."""
 
 
 def _never(_exchange: Exchange) -> bool:

@@ -12,6 +12,8 @@ from headwater.config.server import ServerSettings
 from headwater.core.errors import AccessError, RequestError
 
 BACKLOG: Final = 1024
+HTTP2: Final = "h2"
+"""Its name in a TLS handshake."""
 FILES_RESERVED: Final = 512
 """Open files that are left for the log and the segments."""
 
@@ -61,6 +63,7 @@ def tls_context(settings: ServerSettings) -> ssl.SSLContext | None:
         raise RequestError("TLS needs both a certificate and a key")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols([HTTP2, "http/1.1"])
     try:
         context.load_cert_chain(settings.tls_certificate, settings.tls_key)
     except (OSError, ssl.SSLError) as error:

@@ -6,7 +6,7 @@ from pathlib import Path, PurePath
 
 import pytest
 
-from headwater.cli.disk_probe import Probe, doubts, file_system_of, probe
+from headwater.cli.doctor import Probe, doubts, file_system_of, probe
 from headwater.core.clock import SystemClock
 from headwater.core.units import GIB, MIB
 from headwater.disk import PosixDisk

@@ -17,7 +17,8 @@ from headwater.engine.maintenance import checkpointer
 from headwater.engine.maintenance.checkpointer import Checkpointer, TopicJob
 from headwater.engine.state.topic import Topic
 from headwater.format.frame import FrameType
-from headwater.format.segment import IndexFlag, SegmentFile, decode_entries, index_flags
+from headwater.format.segment import IndexFlag, SegmentFile, index_flags
+from headwater.store.pair import whole_entries
 from tests.rig.damage import first_seqs, segment_path
 from tests.unit.engine.conftest import Open
 from tests.unit.engine.engine_files import frames_in_log
@@ -81,7 +82,7 @@ def seqs_in_files(db: headwater.Database) -> list[int]:
 def entries_of(db: headwater.Database, first_seq: int) -> Sequence[int]:
     """The flags of a segment's entries, as its index file has them."""
     path = segment_path(data_of(db), topic_of(db).topic_id, first_seq, SegmentFile.IDX)
-    flags: Sequence[int] = index_flags(decode_entries(path.read_bytes())).tolist()
+    flags: Sequence[int] = index_flags(whole_entries(path.read_bytes())).tolist()
     return flags
 
 

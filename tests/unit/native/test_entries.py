@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.format.segment import INDEX_ENTRY, IndexFlag, encode_segment_frame, entry, verify
+from headwater.format.segment import INDEX_ENTRY, IndexFlag, entry, verify
 from headwater.format.segment.frame import FrameState
 from headwater.model import selection
 from headwater.model.index import SeqIndex
 from headwater.model.slots import OVERHEAD
 from headwater.native import PURE_VARIABLE, missing
 from headwater.store import pair
+from tests.rig.segment_frames import encode_segment_frame
 
 pytestmark = pytest.mark.skipif(
     "entries" in missing() and (not os.environ.get("CI") or bool(os.environ.get(PURE_VARIABLE))),

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
-from headwater.spark.source.splits import LostSplit, SegmentSplit, Split, portions
+from headwater.spark.source.location import LostSplit, SegmentSplit, Split, portions
 from headwater.store.segment import Segment
 
 

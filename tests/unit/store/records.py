@@ -20,7 +20,6 @@ from headwater.format.segment import (
     WalSlice,
     decode_segment_frame,
     encode_run,
-    encode_segment_frame,
     index_flags,
     seal_checks,
 )
@@ -29,6 +28,7 @@ from headwater.store.maps import SegmentMaps
 from headwater.store.segment import Segment
 from headwater.store.segment_stores import SegmentStore
 from headwater.store.topic_files import TopicFiles
+from tests.rig.segment_frames import encode_segment_frame
 
 TOPICS = PurePosixPath("/data/topics")
 DIRECTORY = TOPICS / "00000007"

@@ -40,15 +40,15 @@ from headwater.core.units import GIB, US_PER_S
 from headwater.disk.cache import scratch_directory
 from headwater.spark.runtime.optimizations import optimize
 from headwater.spark.sessions.class_archive import find_archive, make_archive
-from headwater.spark.sessions.executor_probe import hosts_that_miss
 from headwater.spark.sessions.java import Java, JavaMissingError, Passed, find_java
+from headwater.spark.sessions.package_zip import hosts_that_miss
 from headwater.spark.sessions.session import INSTALL
 from headwater.spark.sessions.spark_errors import JobFailedError, explained
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from headwater.spark.sessions.executor_probe import Executor
+    from headwater.spark.sessions.package_zip import Executor
 
 
 TASKS = 4
@@ -164,7 +164,7 @@ def _archive(java: Java, *, prepare: bool) -> DoctorCheck:
 
 
 def _job(run_options: RunOptions, shared: Path | None) -> list[DoctorCheck]:
-    from headwater.spark.sessions.executor_probe import probe
+    from headwater.spark.sessions.package_zip import probe
 
     clock = SystemClock()
     started_us = clock.monotonic_us()

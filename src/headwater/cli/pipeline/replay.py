@@ -23,8 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from headwater.spark.jobs.job import Progress
-    from headwater.spark.jobs.machine_check import LiveState
-    from headwater.spark.jobs.machine_replay import ReplayOptions, ReplayReport
+    from headwater.spark.jobs.machine_replay import LiveState, ReplayOptions, ReplayReport
 
 OffsetFlag = Annotated[
     int | None,
@@ -96,7 +95,7 @@ def replay(
 
 
 def _live_state(path: str, url: str | None, token: str | None) -> LiveState:
-    from headwater.spark.jobs.machine_check import live_state
+    from headwater.spark.jobs.machine_replay import live_state
 
     place = MachinesPlace(path if url is None else None, ServerOptions(url, token=token))
     with place.open() as machines:

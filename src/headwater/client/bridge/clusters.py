@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
-from headwater.client.bridge.addresses import Cluster, Settings
+from headwater.client.bridge.settings import Cluster, Settings
 from headwater.client.bridge.statement import BridgeStoppedError, Watermarks
 from headwater.core.clock import SystemClock
 from headwater.core.errors import InvalidRequestError, RequestError, UnavailableError

@@ -10,7 +10,7 @@ from headwater.client.bridge.clusters import ANSWER_S, POLL_S, AwayError, Cluste
 if TYPE_CHECKING:
     from confluent_kafka import Message
 
-    from headwater.client.bridge.addresses import Cluster
+    from headwater.client.bridge.settings import Cluster
 
 TIMESTAMP_OF_PRODUCER: Final = 1
 

@@ -15,9 +15,8 @@ from headwater.client.bridge.statement import BridgeStoppedError, Statement
 from headwater.core.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from headwater.client.bridge.addresses import Cluster
     from headwater.client.bridge.clusters import ClusterReader
-    from headwater.client.bridge.settings import BridgeSettings
+    from headwater.client.bridge.settings import BridgeSettings, Cluster
 
 CHECK_TIMEOUT_S: Final = 2.0
 MISSES_MAX: Final = 2

@@ -28,13 +28,3 @@ from headwater.engine.backup.restore import (
     restore_backup,
     verify_backup,
 )
-
-__all__ = [
-    "BackupReport",
-    "RestorePoint",
-    "RestoreReport",
-    "VerifyReport",
-    "make_backup",
-    "restore_backup",
-    "verify_backup",
-]

@@ -13,7 +13,6 @@ from enum import IntFlag
 from typing import Any, Final, TypeAlias
 
 from headwater.core.arrays import NDArray, numpy
-from headwater.core.errors import FormatError
 from headwater.format.layout import Field, Layout
 from headwater.format.segment.frame import SEGMENT_FRAME_BYTES_MIN
 from headwater.native import compiled
@@ -74,16 +73,6 @@ _WEIGHT_FLAGS: Final = 0xA54FF5
 SEQ_WEIGHT: Final = 0x510E53
 _WEIGHT_SEQ_HIGH: Final = 0x9B0569
 _START: Final = 0x1F83D9
-
-
-def decode_entries(buffer: bytes | bytearray | memoryview) -> Entries:
-    """A writable copy of the entries in these bytes; a broken stride is a FormatError."""
-    if len(buffer) % ENTRY_BYTES:
-        raise FormatError(
-            f"{len(buffer)} bytes are not a whole number of entries",
-            len(buffer) - len(buffer) % ENTRY_BYTES,
-        )
-    return numpy.frombuffer(buffer, INDEX_ENTRY.dtype).copy()
 
 
 def pack_entries(

@@ -7,14 +7,12 @@ five bits, so no single flipped bit deletes a record or brings one back (I8).
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
 from headwater.core.errors import FormatError
-from headwater.format.checksum import checksum64
-from headwater.format.frame import CHECKSUM_BYTES, FrameFlag, split_data
+from headwater.format.frame import FrameFlag, FrameForm, split_data
 from headwater.format.layout import Field, Layout
 
 SEGMENT_FRAME: Final = Layout(
@@ -48,17 +46,15 @@ class FrameState(IntEnum):
 
 
 STATE_BYTES: Final = 1
-LENGTH_BYTES: Final = 4
-_AFTER_LENGTH: Final = struct.Struct("<" + SEGMENT_FRAME.packer.format.lstrip("<")[1:])
-_LENGTH: Final = struct.Struct("<I")
-_CHECKSUM: Final = struct.Struct("<Q")
+_FORM: Final = FrameForm(SEGMENT_FRAME, STATE_BYTES)
 _KNOWN_FLAGS: Final = sum(FrameFlag)
 _KNOWN_STATES: Final = frozenset(map(int, FrameState))
 
-SEGMENT_FRAME_LEN_MIN: Final = _AFTER_LENGTH.size + CHECKSUM_BYTES
-"""33: what `frame_len` says of a frame with empty node, tag and data."""
-SEGMENT_FRAME_BYTES_MIN: Final = LENGTH_BYTES + SEGMENT_FRAME_LEN_MIN + STATE_BYTES
-"""38: the smallest whole frame."""
+SEGMENT_FRAME_LEN_MIN: Final = _FORM.len_min
+"""33."""
+SEGMENT_FRAME_BYTES_MIN: Final = _FORM.bytes_min
+"""38."""
+segment_frame_size: Final = _FORM.size_at
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,41 +73,6 @@ class SegmentRecord:
     size: int
 
 
-def encode_segment_frame(
-    seq: int,
-    ts: int,
-    *,
-    flags: int = 0,
-    node: bytes = b"",
-    tag: bytes = b"",
-    data: bytes = b"",
-    state: FrameState = FrameState.LIVE,
-) -> bytes:
-    """One frame; `data` holds the meta too when the flags say so, as in a WAL frame."""
-    head = _AFTER_LENGTH.pack(flags, seq, ts, len(node), len(tag), len(data))
-    body = b"".join((head, node, tag, data))
-    return b"".join(
-        (
-            _LENGTH.pack(len(body) + CHECKSUM_BYTES),
-            body,
-            _CHECKSUM.pack(checksum64(body)),
-            bytes((state,)),
-        )
-    )
-
-
-def segment_frame_size(buffer: memoryview, offset: int, end: int) -> int:
-    """The whole size of the frame at `offset`, or FormatError when it cannot be one."""
-    if offset < 0 or end > len(buffer) or end - offset < SEGMENT_FRAME_BYTES_MIN:
-        raise FormatError("no room for a frame", offset)
-    length = int(_LENGTH.unpack_from(buffer, offset)[0])
-    if length < SEGMENT_FRAME_LEN_MIN:
-        raise FormatError(f"frame_len {length} is too small", offset)
-    if length > end - offset - LENGTH_BYTES - STATE_BYTES:
-        raise FormatError(f"frame_len {length} runs past the end", offset)
-    return length + LENGTH_BYTES + STATE_BYTES
-
-
 def decode_segment_frame(
     buffer: memoryview, offset: int, end: int, *, verify: bool = True
 ) -> SegmentRecord:
@@ -119,35 +80,11 @@ def decode_segment_frame(
 
     `verify=False` leaves out the checksum, for bytes that were just checked in bulk.
     """
-    size = segment_frame_size(buffer, offset, end)
-    border = offset + size - STATE_BYTES - CHECKSUM_BYTES
-    if verify:
-        expected = int(_CHECKSUM.unpack_from(buffer, border)[0])
-        if checksum64(buffer[offset + LENGTH_BYTES : border]) != expected:
-            raise FormatError("checksum does not match", offset)
-    flags, seq, ts, node_len, tag_len, data_len = _AFTER_LENGTH.unpack_from(
-        buffer, offset + LENGTH_BYTES
-    )
-    if SEGMENT_FRAME_BYTES_MIN + node_len + tag_len + data_len != size:
-        raise FormatError("node, tag and data do not add up to frame_len", offset)
+    size, (flags, seq, ts), node, tag, joined = _FORM.parts_at(buffer, offset, end, verify=verify)
     if flags & ~_KNOWN_FLAGS:
         raise FormatError(f"frame flags {flags:#04x} are not known", offset)
     state = buffer[offset + size - STATE_BYTES]
     if state not in _KNOWN_STATES:
         raise FormatError(f"state {state:#04x} is neither live nor deleted", offset)
-    at = offset + SEGMENT_FRAME.size
-    tag_at = at + node_len
-    data_at = tag_at + tag_len
-    data, meta = split_data(flags, bytes(buffer[data_at:border]), offset)
-    return SegmentRecord(
-        flags,
-        seq,
-        ts,
-        bytes(buffer[at:tag_at]),
-        bytes(buffer[tag_at:data_at]),
-        data,
-        meta,
-        FrameState(state),
-        offset,
-        size,
-    )
+    data, meta = split_data(flags, joined, offset)
+    return SegmentRecord(flags, seq, ts, node, tag, data, meta, FrameState(state), offset, size)

@@ -21,14 +21,14 @@ from enum import Enum
 from typing import Final
 
 from headwater.core.arrays import numpy
-from headwater.format.frame import CHECKSUM_BYTES
+from headwater.format.frame import CHECKSUM_BYTES, LENGTH_BYTES
 from headwater.format.segment.entry import (
     CHECK_PRIME,
     SEQ_WEIGHT,
     Entries,
     check_shifts,
 )
-from headwater.format.segment.frame import LENGTH_BYTES, SEGMENT_FRAME_LEN_MIN
+from headwater.format.segment.frame import SEGMENT_FRAME_LEN_MIN
 
 SEQ_MAX: Final = 10**16 - 1
 """The largest seq whose segment name still sorts where it belongs."""

@@ -21,7 +21,7 @@ from typing import Any, Final, TypeAlias
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
-from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, FrameType
+from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, LENGTH_BYTES, FrameType
 from headwater.format.layout import Layout
 from headwater.format.segment.entry import (
     INDEX_ENTRY,
@@ -32,7 +32,6 @@ from headwater.format.segment.entry import (
     seal_checks,
 )
 from headwater.format.segment.frame import (
-    LENGTH_BYTES,
     SEGMENT_FRAME,
     SEGMENT_FRAME_BYTES_MIN,
     SEGMENT_FRAME_LEN_MIN,

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
-from headwater.format.frame import CHECKSUM_BYTES, FrameFlag
+from headwater.format.frame import CHECKSUM_BYTES, LENGTH_BYTES, FrameFlag
 from headwater.format.segment.entry import (
     INDEX_ENTRY,
     Entries,
@@ -20,7 +20,6 @@ from headwater.format.segment.entry import (
     seal_checks,
 )
 from headwater.format.segment.frame import (
-    LENGTH_BYTES,
     SEGMENT_FRAME,
     SEGMENT_FRAME_BYTES_MIN,
     STATE_BYTES,
@@ -68,16 +67,6 @@ FAULT_MEANING: Final[dict[FrameFault, str]] = {
 }
 
 
-def verify_frames(
-    buffer: bytes | bytearray | memoryview, entries: Entries, first_seq: int, base: int = 0
-) -> NDArray[numpy.int64]:
-    """Positions whose frame has another checksum, seq, ts, length, flags or state than its entry.
-
-    `base` is the offset in the file of the first byte of `buffer`.
-    """
-    return numpy.flatnonzero(frame_faults(buffer, entries, first_seq, base))
-
-
 def frame_faults(
     buffer: bytes | bytearray | memoryview,
     entries: Entries,
@@ -89,6 +78,7 @@ def frame_faults(
 ) -> NDArray[numpy.uint8]:
     """The `FrameFault` of each entry's frame; without `checksums`, as far as the headers tell.
 
+    `base` is the offset in the file of the first byte of `buffer`.
     `heads` are the fixed parts of all frames, for those who have them already.
     """
     view = memoryview(buffer)

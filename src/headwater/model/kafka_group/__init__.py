@@ -12,16 +12,3 @@ from headwater.model.kafka_group.member import (
     Refused,
     SyncedMember,
 )
-
-__all__ = [
-    "ConsumerGroup",
-    "JoinRequest",
-    "Joined",
-    "Member",
-    "MemberInfo",
-    "Outcome",
-    "Phase",
-    "Refusal",
-    "Refused",
-    "SyncedMember",
-]

@@ -5,15 +5,3 @@ from headwater.model.queue.grant import Claims, ExhaustedJob, Grant, Verdict
 from headwater.model.queue.history import LeaseHistory
 from headwater.model.queue.leases import QueueLeases
 from headwater.model.queue.live_jobs import LiveSeqs
-
-__all__ = [
-    "ClaimWindow",
-    "Claims",
-    "ExhaustedJob",
-    "Grant",
-    "LeaseHistory",
-    "LiveSeqs",
-    "QueueLeases",
-    "Verdict",
-    "share",
-]

@@ -64,6 +64,10 @@ class ForwardedCall:
             self._transport.set_writer(self)
         return self._transport
 
+    @property
+    def is_gone(self) -> bool:
+        return self.is_over
+
     # -- the order of its connection
 
     def begin(self) -> None:

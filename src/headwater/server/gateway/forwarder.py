@@ -23,7 +23,7 @@ from headwater.server.gateway.uplink import Uplink
 from headwater.server.http.connection import HttpConnection
 from headwater.server.http.dispatcher import admit
 from headwater.server.http.endpoint import HttpEndpoint
-from headwater.server.http.exchange import Exchange
+from headwater.server.http.exchange import Exchange, HttpCaller
 from headwater.server.http.request_head import Head
 from headwater.server.http.route_table import Route, RouteTable
 from headwater.server.http.write_batcher import has_plain_head
@@ -45,14 +45,11 @@ class Forwarder:
         routes: list[Route],
         access: Access,
         take_plain_write: Callable[[Exchange], bool],
-        on_connections: Callable[[], None],
     ) -> None:
-        """`take_plain_write`: false for one that has to go by itself. `on_connections`: called when
-        a connection came or went."""
+        """`take_plain_write`: false for one that has to go by itself."""
         self.endpoint = endpoint
         self._access = access
         self._take_plain_write = take_plain_write
-        self.on_connections = on_connections
         self.uplink = uplink
         self.draining = False
         self.requests = 0
@@ -63,6 +60,10 @@ class Forwarder:
         """For a sequencer; with what followed the head, for those that upgrade."""
 
     # -- what connections ask
+
+    @property
+    def has_room(self) -> bool:
+        return not self.uplink.is_pressed
 
     def handle(self, exchange: Exchange) -> None:
         exchange.number = self.uplink.next_stream()
@@ -110,7 +111,8 @@ class Forwarder:
         self.requests += 1
         uplink.add(exchange.number, request)
         exchange.on_gone = partial(uplink.gone, exchange.number)
-        behind = request.connection.number_before()
+        connection = exchange.connection
+        behind = connection.number_before() if isinstance(connection, ForwardingConnection) else 0
         uplink.request(
             exchange.number, exchange.head, body, exchange.started_us, behind, upgrades=upgrades
         )
@@ -119,7 +121,7 @@ class Forwarder:
         """Forward what waited for it."""
         waiting, self._waiting = self._waiting, deque()
         for exchange, rest in waiting:
-            connection = cast(ForwardingConnection, exchange.connection)
+            connection = exchange.connection
             if connection.is_gone:
                 continue
             if rest is None:
@@ -146,19 +148,7 @@ class ForwardingConnection(HttpConnection):
 
     def __init__(self, forwarder: Forwarder) -> None:
         super().__init__(forwarder)
-        self.uplink = forwarder.uplink
-        self._count = forwarder.on_connections
-
-    def opened(self) -> None:
-        self._count()
-
-    def lost(self, exc: Exception | None) -> None:
-        super().lost(exc)
-        self._count()
-
-    @property
-    def has_room(self) -> bool:
-        return not self.uplink.is_pressed and super().has_room
+        self._uplink = forwarder.uplink
 
     def number_before(self) -> int:
         """Of the unanswered request before the one that begins, or 0."""
@@ -167,19 +157,19 @@ class ForwardingConnection(HttpConnection):
 
     def eof_received(self) -> bool:
         for exchange in self._pending:
-            self.uplink.end_of_input(exchange.number)
+            self._uplink.end_of_input(exchange.number)
         return super().eof_received()
 
 
 class ForwardedRequest:
     """A request that the sequencer answers. Fulfils `ForwardedStream`."""
 
-    __slots__ = ("_outflow", "_uplink", "connection", "exchange")
+    __slots__ = ("_outflow", "connection", "exchange", "uplink")
 
     def __init__(self, uplink: Uplink, exchange: Exchange) -> None:
-        self._uplink = uplink
+        self.uplink = uplink
         self.exchange = exchange
-        self.connection = cast(ForwardingConnection, exchange.connection)
+        self.connection = exchange.connection
         self._outflow: Outflow | None = None
         """None until it has begun an answer without end."""
 
@@ -193,7 +183,7 @@ class ForwardedRequest:
         exchange.answer_whole(answer)
 
     def begin(self, head: bytes, *, is_upgraded: bool) -> None:
-        self._outflow = Outflow(self._uplink, self.exchange.number, self.connection)
+        self._outflow = Outflow(self.uplink, self.exchange.number, self.connection)
         self.connection.on_resumed = self._outflow.report
         if is_upgraded:
             self.exchange.hand_over()
@@ -243,7 +233,7 @@ class UpgradedInput(asyncio.Protocol):
 
     def __init__(self, request: ForwardedRequest) -> None:
         self.request = request
-        self._uplink = request.connection.uplink
+        self._uplink = request.uplink
 
     def data_received(self, data: bytes) -> None:
         self._uplink.say(ChannelKind.DATA, self.request.exchange.number, data)
@@ -255,7 +245,7 @@ class UpgradedInput(asyncio.Protocol):
 class Outflow:
     """Bytes that a client is sent, and how many of them it took."""
 
-    def __init__(self, uplink: Uplink, stream: int, connection: Connection) -> None:
+    def __init__(self, uplink: Uplink, stream: int, connection: HttpCaller | Connection) -> None:
         self._uplink = uplink
         self._stream = stream
         self._connection = connection
@@ -275,10 +265,10 @@ class Outflow:
             self._uplink.taken(self._stream, taken)
 
 
-def end_connection(connection: HttpConnection | Connection, how: ChannelKind) -> None:
+def end_connection(connection: HttpCaller | Connection, how: ChannelKind) -> None:
     if how is ChannelKind.ABORT:
         connection.transport.abort()
-    elif how is ChannelKind.FINISH and isinstance(connection, HttpConnection):
+    elif how is ChannelKind.FINISH:
         connection.finish()
     else:
         connection.close()

@@ -74,13 +74,9 @@ class Gateway:
         self._ports = Ports(room, access.quotas.connections, intake, clock, settings.deadlines)
         self._http = HttpEndpoint(self._ports, settings.limits, log)
         self._forwarder = Forwarder(
-            self._http,
-            self._uplink,
-            list(ROUTES),
-            access,
-            self._write_batcher.add,
-            self._count_http,
+            self._http, self._uplink, list(ROUTES), access, self._write_batcher.add
         )
+        self._http.connections.on_changed = self._count_http
         self._streams = self._ports.connections(log, _PATIENT)
         """Those whose bytes go to the sequencer as they are."""
         self._servers: list[asyncio.Server] = []

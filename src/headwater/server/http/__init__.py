@@ -3,7 +3,7 @@
 Everything runs on the loop thread. `connection.HttpConnection` owns one socket: it feeds bytes to
 `request_parser`, keeps the answers in the order of the requests, stops reading while the client
 does not take its answers, and enforces deadlines that a byte now and then does not extend. What a
-client can make the server hold is bounded (`request_size`, `request_body`, the pipeline limit).
+client can make the server hold is bounded (`request_size`, the pipeline limit).
 
 A request whose head came before, byte for byte, is not parsed again: `request_head.KnownHeads`
 keeps the parsed head with its route, key and usage. `exchange.Exchange` is one request with its

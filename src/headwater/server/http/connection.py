@@ -14,34 +14,20 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final
 
 import httptools
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
 from headwater.server.connection import Awaits, Connection
-from headwater.server.http.endpoint import HttpEndpoint
-from headwater.server.http.exchange import Exchange, Part, write_parts
+from headwater.server.http.exchange import Exchange, Part, RequestTaker, write_parts
 from headwater.server.http.request_head import Head
 from headwater.server.http.request_parser import Incoming
+from headwater.server.ports import HTTP2
 from headwater.wire.http_errors import HttpError
 from headwater.wire.http_response import CONTINUE
 
-
-class RequestTaker(Protocol):
-    """What a parsed request is handed to: the `Dispatcher`, or what forwards it to one."""
-
-    @property
-    def endpoint(self) -> HttpEndpoint: ...
-
-    @property
-    def draining(self) -> bool: ...
-
-    def handle(self, exchange: Exchange) -> None: ...
-
-    def goes_beside(self, head: Head) -> bool: ...
-
-    def upgrade(self, exchange: Exchange, rest: bytes) -> None: ...
+HTTP2_OPENING: Final = b"PRI * HTTP/2.0\r\n"
 
 
 class HttpConnection(Connection):
@@ -74,13 +60,22 @@ class HttpConnection(Connection):
 
     # -- what all connections are asked
 
+    def opened(self) -> None:
+        tls = self.transport.get_extra_info("ssl_object")
+        if tls is not None and tls.selected_alpn_protocol() == HTTP2:
+            self._speak_http2(b"")
+
     @property
     def owes_answer(self) -> bool:
         return bool(self._pending) or self.upgraded is not None
 
     @property
     def has_room(self) -> bool:
-        return not self._held_back and len(self._pending) < self._pipeline_max
+        return (
+            not self._held_back
+            and len(self._pending) < self._pipeline_max
+            and self._dispatcher.has_room
+        )
 
     @property
     def is_streaming(self) -> bool:
@@ -121,6 +116,9 @@ class HttpConnection(Connection):
             known = self.endpoint.known_heads.find(data)
             if known is not None:
                 self._begin_known(known, data[len(data) - known.body_bytes :])
+                return
+            if self.awaits is Awaits.OPENING and data.startswith(HTTP2_OPENING):
+                self._speak_http2(data)
                 return
             self.begin_request()
         message = self._incoming.messages
@@ -237,6 +235,19 @@ class HttpConnection(Connection):
         self._finish()
 
     # -- inside
+
+    def _speak_http2(self, data: bytes) -> None:
+        """It was agreed in the TLS handshake, or begins with the words that no HTTP/1.1 has."""
+        # Late: the library is loaded by the first client that speaks it.
+        from headwater.server.http.http2_connection import Http2Connection
+
+        self.closing = self.is_gone = True
+        self.connections.remove(self)
+        successor = Http2Connection(self._dispatcher)
+        self.transport.set_protocol(successor)
+        successor.connection_made(self.transport)
+        if data:
+            successor.data_received(data)
 
     def _parsed_head(self) -> Head:
         head = self._incoming.head()

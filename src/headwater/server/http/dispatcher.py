@@ -41,6 +41,10 @@ class Dispatcher:
     def draining(self) -> bool:
         return self._backend.draining
 
+    @property
+    def has_room(self) -> bool:
+        return True
+
     def handle(self, exchange: Exchange) -> None:
         """Route a request, check its key, let its handler begin. Never raises."""
         exchange.number = next(self._request_numbers)

@@ -1,17 +1,19 @@
-"""One request and its answer. Answers leave a connection in the order of the requests."""
+"""One request, with its body as text, and its answer. Answers leave a connection in the order of
+the requests."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
 import re
+import zlib
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import parse_qsl
 
 from headwater.core.errors import HeadwaterError, InvalidRequestError
-from headwater.core.units import KIB
+from headwater.core.units import KIB, MIB
 from headwater.server.access.keys import own_error
 from headwater.server.failures import logged, unforeseen
 from headwater.wire.http_errors import HttpError, error_body, error_headers, status_of
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from headwater.server.http.request_head import Head
     from headwater.server.intake import Reading
 
+
 GZIP_BYTES_MIN: Final = 1_400
 """Shorter answers fit a packet anyway."""
 NOT_FOUND: Final = 404
@@ -37,6 +40,10 @@ Parts = tuple[Part, ...]
 """An answer that need not be put together."""
 JOINED_BYTES_MAX: Final = 64 * KIB
 """More is sent from where its parts lie: copying them together takes longer than that."""
+_GZIP_WINDOW: Final = 16 + zlib.MAX_WBITS
+_STEP_BYTES: Final = 256 * 1024
+_HARMLESS_BYTES: Final = 8 * MIB
+"""Records that are much alike pack very well; up to here, however well, they are taken."""
 
 
 def write_parts(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
@@ -51,13 +58,20 @@ def write_parts(transport: asyncio.Transport, parts: Sequence[Part]) -> None:
 class HttpCaller(Protocol):
     """What a request, and the handler that answers it, need of the connection it came on."""
 
-    reading: Reading
-    paused: bool
     upgraded: asyncio.Protocol | None
     on_resumed: Callable[[], None] | None
 
     @property
     def transport(self) -> asyncio.Transport: ...
+
+    @property
+    def reading(self) -> Reading: ...
+
+    @property
+    def paused(self) -> bool: ...
+
+    @property
+    def is_gone(self) -> bool: ...
 
     @property
     def endpoint(self) -> HttpEndpoint: ...
@@ -79,6 +93,26 @@ class HttpCaller(Protocol):
     def finish(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class RequestTaker(Protocol):
+    """What a parsed request is handed to: the `Dispatcher`, or what forwards it to one."""
+
+    @property
+    def endpoint(self) -> HttpEndpoint: ...
+
+    @property
+    def draining(self) -> bool: ...
+
+    @property
+    def has_room(self) -> bool:
+        """For more than it was handed."""
+
+    def handle(self, exchange: Exchange) -> None: ...
+
+    def goes_beside(self, head: Head) -> bool: ...
+
+    def upgrade(self, exchange: Exchange, rest: bytes) -> None: ...
 
 
 class Exchange:
@@ -342,3 +376,53 @@ class Exchange:
 
 def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
+
+
+def body_of(exchange: Exchange) -> bytes | bytearray:
+    """The body as JSON text, unpacked. A bomb is refused while it grows, not after."""
+    body = exchange.body
+    if exchange.head.is_plain_json and body.isascii():
+        return body
+    kind = exchange.headers.get(b"content-type")
+    if kind is not None and body and kind.partition(b";")[0].strip().lower() != b"application/json":
+        raise HttpError(
+            "unsupported_media_type",
+            "send application/json (with curl: --json, or -H 'content-type: application/json')",
+        )
+    encoding = exchange.headers.get(b"content-encoding")
+    if encoding is not None and encoding.strip().lower() not in (b"", b"identity"):
+        body = _unpacked(exchange, encoding.strip().lower())
+    if not body.isascii():
+        try:
+            body.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InvalidRequestError("the body is not valid UTF-8") from error
+    return body
+
+
+def _unpacked(exchange: Exchange, encoding: bytes) -> bytes:
+    if encoding != b"gzip":
+        raise HttpError("unsupported_media_type", "bodies may be packed with gzip only")
+    limits = exchange.limits
+    most = min(limits.body_bytes, max(_HARMLESS_BYTES, len(exchange.body) * limits.expansion_ratio))
+    unpacker = zlib.decompressobj(_GZIP_WINDOW)
+    chunks: list[bytes] = []
+    size = 0
+    try:
+        rest: bytes = bytes(exchange.body)
+        while not unpacker.eof:
+            chunk = unpacker.decompress(rest, _STEP_BYTES)
+            if not chunk and not rest:
+                break  # all of it was read, and it is not the end
+            size += len(chunk)
+            if size > most:
+                raise HttpError("payload_too_large", f"the body unpacks to over {most} bytes")
+            chunks.append(chunk)
+            rest = unpacker.unconsumed_tail
+    except zlib.error as error:
+        raise InvalidRequestError("the body is not gzip") from error
+    if not unpacker.eof:
+        raise InvalidRequestError("the packed body ends too early")
+    if unpacker.unused_data:
+        raise InvalidRequestError("something follows the packed body")
+    return b"".join(chunks)

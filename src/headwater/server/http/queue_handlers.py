@@ -26,10 +26,9 @@ from headwater.engine.queues.operations import (
 from headwater.engine.state.topic import ClaimRequest, Topic
 from headwater.engine.topics.protocols import TopicEngine
 from headwater.server.backend import Backend
-from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
+from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange, body_of
 from headwater.server.http.json_rows import JobsText, fetch_jobs_text, jobs_text_at_hand
 from headwater.server.http.operation import HttpOperation
-from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import answer
 from headwater.wire.requests import (
     AckBody,

@@ -16,9 +16,8 @@ from headwater.engine.routers.operations import caught_up_operation
 from headwater.engine.topics.arrow import arrow_operation
 from headwater.engine.topics.operations import ReadResult, diff_request, long_poll_operation
 from headwater.server.backend import Backend
-from headwater.server.http.exchange import Exchange
+from headwater.server.http.exchange import Exchange, body_of
 from headwater.server.http.json_rows import take_rendered
-from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import number
 from headwater.wire.frames import Projection
 from headwater.wire.requests import DiffRequestBody, decode_request

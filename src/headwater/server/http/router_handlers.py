@@ -24,8 +24,7 @@ from headwater.engine.state.topic import Router
 from headwater.model.router import check_router_name
 from headwater.server.access.keys import ApiKey
 from headwater.server.backend import Backend
-from headwater.server.http.exchange import Exchange
-from headwater.server.http.request_body import body_of
+from headwater.server.http.exchange import Exchange, body_of
 from headwater.server.http.topic_handlers import answer, list_cursor, number
 from headwater.wire.requests import RouterBody, decode_request
 

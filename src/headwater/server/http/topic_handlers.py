@@ -18,8 +18,7 @@ from headwater.engine.topics.operations import create_operation, delete_operatio
 from headwater.model.scheduler import base_priority
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.backend import Backend, refuse_partitions
-from headwater.server.http.exchange import Exchange
-from headwater.server.http.request_body import body_of
+from headwater.server.http.exchange import Exchange, body_of
 from headwater.wire.requests import DeleteRequest, decode_request
 
 NAMES_SCANNED_MAX = 20_000

@@ -30,8 +30,7 @@ from headwater.engine.topics.record_encoding import (
 )
 from headwater.native import compiled
 from headwater.server.backend import Backend
-from headwater.server.http.exchange import Exchange
-from headwater.server.http.request_body import body_of
+from headwater.server.http.exchange import Exchange, body_of
 from headwater.server.http.turn_writer import TurnWriter, WriteGroup
 from headwater.server.http.write_handler import encode_request, write_records, write_request
 from headwater.server.http.write_replies import WriteReplies

@@ -17,8 +17,7 @@ from headwater.engine.topics.publisher import PendingAppend
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.format.frame import FrameFlag, join_data
 from headwater.server.backend import Backend
-from headwater.server.http.exchange import Exchange
-from headwater.server.http.request_body import body_of
+from headwater.server.http.exchange import Exchange, body_of
 from headwater.server.http.topic_handlers import flag, require_named
 from headwater.wire.answers import Performance, WriteAnswer
 from headwater.wire.requests import NO_META, RecordIn, WriteRequest, decode_request

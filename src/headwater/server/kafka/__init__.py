@@ -7,9 +7,9 @@ APIs, with the scope that each needs, and hands each request to its handler. Wha
 handlers share is in `endpoint.KafkaEndpoint`: the topics, the groups, the counters. All of it runs
 on the loop thread; reads of files go to a pool of reader threads (`KafkaEndpoint.read`).
 
-`call.Call` is one request with its response; what it does not answer by itself it refuses with the
-same error for everything it asked for (`refusals`, which has Kafka's codes of our errors).
-`call.WaitGroup` joins several pending results into one response. The handlers are in `produce`,
+`endpoint.Call` is one request with its response; what it does not answer by itself it refuses with
+the same error for everything it asked for (`refusals`, which has Kafka's codes of our errors).
+`endpoint.WaitGroup` joins several pending results into one response. The handlers are in `produce`,
 `fetch`, `offsets`, `topics`, `configs`, `groups`, `group_offsets`, `cluster` and `sasl`. A plain
 produce of one batch takes a short way: `plain_produce`.
 

@@ -20,8 +20,7 @@ from headwater.server.kafka import (
     sasl,
     topics,
 )
-from headwater.server.kafka.call import Call
-from headwater.server.kafka.endpoint import KafkaEndpoint
+from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 from headwater.server.kafka.refusals import code_of
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode

@@ -14,7 +14,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import KIB
 from headwater.engine.kafka.topics import check_topic_name
 from headwater.server.access.keys import Scope
-from headwater.server.kafka.call import WaitGroup
+from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import code_of, code_of_absent
 from headwater.wire.kafka.apis import ADVERTISED, ApiKey
 from headwater.wire.kafka.codec import encode_row
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
     from headwater.engine.kafka.partition import KafkaTopic
     from headwater.engine.owner import Pending
     from headwater.engine.partition import BatchTopic
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 
 
 NODE_ID: Final = 1

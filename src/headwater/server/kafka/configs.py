@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs, known_config
-from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.cluster import NODE_ID
+from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import KafkaRequestError, code_of, code_of_absent
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.owner import Pending
     from headwater.engine.partition import BatchTopic
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 
 Row = dict[str, Any]
 

@@ -19,8 +19,7 @@ from headwater.server.access.keys import Scope
 from headwater.server.access.quotas import KAFKA_USER
 from headwater.server.connection import Awaits, Connection
 from headwater.server.kafka.api_handlers import handle
-from headwater.server.kafka.call import Call
-from headwater.server.kafka.endpoint import KafkaEndpoint
+from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 from headwater.server.kafka.plain_produce import PlainCall, begin_plain
 from headwater.server.kafka.users import Principal, SignIn
 from headwater.wire.kafka.apis import ADVERTISED, ApiKey, ProtocolError, is_supported, known_api

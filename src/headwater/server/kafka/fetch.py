@@ -20,8 +20,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.partition import BatchPartition, BatchPlan
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 
 ANSWER_BYTES_MAX: Final = 55 * MIB
 WAIT_MS_MAX: Final = 300_000

@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_state import Committed
-from headwater.server.kafka.call import WaitGroup
+from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import code_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.owner import Pending
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 
 METADATA_BYTES_MAX: Final = 4096
 NO_OFFSET: Final = -1

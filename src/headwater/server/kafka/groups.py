@@ -19,14 +19,13 @@ from headwater.model.kafka_group import (
     Refused,
     SyncedMember,
 )
-from headwater.server.kafka.call import WaitGroup
+from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import code_of, code_of_refusal
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.owner import Pending
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 
 HANDSHAKE_SINCE: Final = 4
 SKIPPING_SINCE: Final = 9

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
-from headwater.server.kafka.call import WaitGroup
+from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import code_of, code_of_absent
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.fields import NEWEST
@@ -14,8 +14,7 @@ from headwater.wire.kafka.fields import NEWEST
 if TYPE_CHECKING:
     from headwater.engine.owner import Pending
     from headwater.engine.partition import BatchPartition
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 
 LATEST: Final = -1
 EARLIEST: Final = -2

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from headwater.core.errors import HeadwaterError
 from headwater.server.kafka.api_handlers import handle
-from headwater.server.kafka.call import Call, Caller
+from headwater.server.kafka.endpoint import Call, Caller
 from headwater.server.kafka.produce import DURABILITY, NO_ACK
 from headwater.server.kafka.refusals import code_of, throttle_of
 from headwater.wire.kafka.apis import ApiKey

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.format.kafka.batch import check_batch, split_batches
-from headwater.server.kafka.call import WaitGroup
+from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import code_of, code_of_absent, throttle_of
 from headwater.wire.kafka.error_codes import ErrorCode
 
@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from headwater.engine.owner import Pending
     from headwater.engine.partition import BatchPartition, Produced
     from headwater.format.kafka.batch import BatchHeader
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 
 ALL: Final = -1
 NO_ACK: Final = 0

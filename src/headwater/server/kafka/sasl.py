@@ -11,8 +11,7 @@ from headwater.wire.http_errors import HttpError
 from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 
 _WRONG: Final = "the name or the password is wrong"
 

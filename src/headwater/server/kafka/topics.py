@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS
-from headwater.server.kafka.call import WaitGroup
 from headwater.server.kafka.cluster import NO_TOPIC_ID, NODE_ID, find_topic
 from headwater.server.kafka.configs import DEFAULT, SET_ON_TOPIC
+from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import KafkaRequestError, code_of, code_of_absent
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.codec import encode_row
@@ -20,8 +20,7 @@ from headwater.wire.kafka.error_codes import ErrorCode
 if TYPE_CHECKING:
     from headwater.engine.kafka.partition import KafkaTopic
     from headwater.engine.owner import Pending
-    from headwater.server.kafka.call import Call
-    from headwater.server.kafka.endpoint import KafkaEndpoint
+    from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 
 Row = dict[str, Any]
 

@@ -17,9 +17,8 @@ from headwater.engine.machines.responses import applied
 from headwater.engine.operation import Work
 from headwater.model.machines.errors import bad_request
 from headwater.server.backend import Backend
-from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange
+from headwater.server.http.exchange import GZIP_BYTES_MIN, Exchange, body_of
 from headwater.server.http.operation import HttpOperation
-from headwater.server.http.request_body import body_of
 from headwater.server.http.topic_handlers import number
 from headwater.server.machines import operations
 from headwater.server.machines.operations import full_request, own_answer

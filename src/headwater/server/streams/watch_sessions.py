@@ -18,8 +18,7 @@ from headwater.model.match import TagMatcher, parse_match
 from headwater.server.access.keys import ApiKey
 from headwater.server.access.quotas import Shares
 from headwater.server.backend import refuse_partitions
-from headwater.server.http.exchange import Exchange
-from headwater.server.http.request_body import body_of
+from headwater.server.http.exchange import Exchange, body_of
 from headwater.server.http.topic_handlers import answer, flag
 from headwater.server.streams.delivery import Batch, Delivery, ReadOptions
 from headwater.server.streams.open_streams import SseStream, answers_head, require_event_stream

@@ -37,8 +37,7 @@ from headwater.spark.jobs.checkpoint_source import LogsRead, read_logs
 from headwater.spark.jobs.checkpoint_workers import Planned, SparkWorkers, Workers
 from headwater.spark.jobs.job import NoProgress, Progress, Report, tasks_shown
 from headwater.spark.jobs.log_directories import find_logs, owned
-from headwater.spark.jobs.segment_plan import PlanTask
-from headwater.spark.jobs.segment_writer import Written
+from headwater.spark.jobs.segment_plan import PlanTask, Written
 from headwater.store.appender import make_directories
 from headwater.store.failures import file_work
 

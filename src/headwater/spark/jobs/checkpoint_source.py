@@ -27,8 +27,15 @@ from headwater.recovery.topics.survey import ShardSurvey, find_shard_directories
 from headwater.recovery.topics.table import FileVerdict
 from headwater.spark.jobs.checkpoint_workers import Chosen, Workers
 from headwater.spark.jobs.log_directories import JobLog
-from headwater.spark.jobs.log_files import Covered, FileJob, GivenGroups, ScannedFile, covered_by
-from headwater.spark.jobs.log_scan import Noted, read_log
+from headwater.spark.jobs.log_files import (
+    Covered,
+    FileJob,
+    GivenGroups,
+    Noted,
+    ScannedFile,
+    covered_by,
+    read_log,
+)
 
 
 @dataclass(slots=True)

@@ -16,8 +16,14 @@ from headwater.core.units import MIB
 from headwater.disk import PosixDisk
 from headwater.format.snapshot import TopicMeta
 from headwater.spark.jobs.log_files import FileJob, LoggedRows, ScannedFile, scan_log_file
-from headwater.spark.jobs.segment_plan import PlanTask, SegmentItem, TopicPlan, plan_topic
-from headwater.spark.jobs.segment_writer import Written, write_segment
+from headwater.spark.jobs.segment_plan import (
+    PlanTask,
+    SegmentItem,
+    TopicPlan,
+    Written,
+    plan_topic,
+    write_segment,
+)
 from headwater.spark.jobs.topic_replay import Counts
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from headwater.format.segment import (
 )
 from headwater.spark.jobs.job import MapAll, NoProgress, Progress, Report, SparkMap, tasks_shown
 from headwater.spark.jobs.log_directories import owned, require_cold, require_data_directory
-from headwater.spark.jobs.log_scan import topic_ids
+from headwater.spark.jobs.log_files import topic_ids
 from headwater.store import reclaim
 from headwater.store.cold_index import cold_end
 from headwater.store.cold_tier import open_cold_tier, shown_address

@@ -30,7 +30,7 @@ from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.snapshots import covered_frames, load_snapshot, snapshot_faults
 from headwater.recovery.topics.survey import ShardSurvey
 from headwater.spark.jobs.job import MapAll
-from headwater.spark.jobs.log_scan import LogRead, catalog_of, noted_log
+from headwater.spark.jobs.log_files import LogRead, catalog_of, noted_log
 from headwater.store.cold_tier import open_cold_tier, shown_address
 from headwater.store.tier import TopicTier
 from headwater.store.topic_directory import TopicDirectory

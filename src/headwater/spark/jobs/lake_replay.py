@@ -19,8 +19,7 @@ import pyarrow as pa
 from headwater.core.clock import Clock, SystemClock
 from headwater.core.units import US_PER_S
 from headwater.spark.jobs.job import NoProgress, Progress, Report
-from headwater.spark.jobs.lake import LakeOptions, with_variant
-from headwater.spark.jobs.lake_landing import Shape, committed, write_files
+from headwater.spark.jobs.lake import LakeOptions, Shape, committed, with_variant, write_files
 from headwater.spark.jobs.lake_rows import (
     DEAD,
     INVALID,

@@ -32,14 +32,19 @@ from headwater.format.segment import (
 from headwater.spark.source.directory import cold_tier
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.location import (
+    ColdSlice,
     LocationSnapshot,
     LostSeqs,
+    LostSplit,
     ReadContext,
+    SegmentSplit,
     SentLocation,
+    Split,
     TopicFacts,
+    clip,
+    portions,
 )
 from headwater.spark.source.split_reader import read_segment_split
-from headwater.spark.source.splits import ColdSlice, LostSplit, SegmentSplit, Split, clip, portions
 from headwater.store.cold_tier import URL_START
 from headwater.store.ownership import BEGIN_BYTES, Wrong, seq_of_first
 from headwater.store.pair import repair_entries, whole_entries

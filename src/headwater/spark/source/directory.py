@@ -31,8 +31,8 @@ from headwater.format.segment import topic_directory_name
 from headwater.model.loss import Loss
 from headwater.recovery.directory import access_error
 from headwater.recovery.topics.replay import RecordRows
+from headwater.spark.source.location import LogSplit, LostSplit, SegmentSplit, Split
 from headwater.spark.source.log_view import LogView, TopicLogView
-from headwater.spark.source.splits import LogSplit, LostSplit, SegmentSplit, Split
 from headwater.store.cold_tier import URL_START, ObjectColdTier
 from headwater.store.maps import SegmentMaps
 from headwater.store.segment import Segment, SegmentChangedError

@@ -24,24 +24,22 @@ from headwater.spark.source.directory import MAY_PASS, Directory, Tries
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.location import (
     DROPPED,
+    DirectorySlice,
     LocationSnapshot,
+    LogSplit,
     LostSeqs,
+    LostSplit,
     ReadContext,
+    SegmentSplit,
     SentLocation,
+    Split,
     TopicFacts,
+    clip,
+    portions,
 )
 from headwater.spark.source.log_view import LogView, TopicLogView
 from headwater.spark.source.retention import Slots, evicted, has_retention
 from headwater.spark.source.split_reader import read_split
-from headwater.spark.source.splits import (
-    DirectorySlice,
-    LogSplit,
-    LostSplit,
-    SegmentSplit,
-    Split,
-    clip,
-    portions,
-)
 from headwater.wire.frame_rows import FrameRows, Mask, RecordColumns
 
 

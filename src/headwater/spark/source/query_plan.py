@@ -13,10 +13,16 @@ from headwater.spark.source.directory import Directory
 from headwater.spark.source.directory_location import DirectoryLocation
 from headwater.spark.source.filters import Filters
 from headwater.spark.source.kafka_location import KafkaLocation, MixedLocation, is_partition
-from headwater.spark.source.location import Location, LocationSnapshot, LostSeqs, TopicFacts
+from headwater.spark.source.location import (
+    GapSlice,
+    Location,
+    LocationSnapshot,
+    LostSeqs,
+    TopicFacts,
+    data_loss,
+)
 from headwater.spark.source.options import SourceOptions
 from headwater.spark.source.remote_location import RemoteLocation
-from headwater.spark.source.splits import GapSlice, data_loss
 from headwater.store.cold_tier import URL_START
 
 SLICES_MAX: Final = 1_000

@@ -22,9 +22,9 @@ from headwater.spark.source.location import (
     LocationSnapshot,
     LostSeqs,
     ReadContext,
+    RemoteSlice,
     TopicFacts,
 )
-from headwater.spark.source.splits import RemoteSlice
 from headwater.wire.frame_rows import Column, Integers, Mask, RecordColumns
 
 if TYPE_CHECKING:

@@ -27,8 +27,14 @@ from headwater.format.segment import (
 from headwater.format.segment.run import at_each_byte, hash_ranges, heads_at
 from headwater.model.loss import Loss
 from headwater.spark.source.directory import Directory
-from headwater.spark.source.location import LostSeqs, ReadContext
-from headwater.spark.source.splits import LogSplit, LostSplit, SegmentSplit, Split
+from headwater.spark.source.location import (
+    LogSplit,
+    LostSeqs,
+    LostSplit,
+    ReadContext,
+    SegmentSplit,
+    Split,
+)
 from headwater.store.segment import Segment, SegmentChangedError, SegmentSlice
 from headwater.wire.frame_rows import FrameRows, Mask, portions
 

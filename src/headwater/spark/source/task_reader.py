@@ -13,10 +13,9 @@ from pyspark.sql.datasource import InputPartition
 from headwater.core.errors import InvalidPayloadError
 from headwater.spark.source.fields import FieldParser, Parsed
 from headwater.spark.source.filters import Filters
-from headwater.spark.source.location import Location, LostSeqs, ReadContext
+from headwater.spark.source.location import GapSlice, Location, LostSeqs, ReadContext, data_loss
 from headwater.spark.source.options import Invalid, Payload, SourceOptions
 from headwater.spark.source.schema import GAP, INVALID_COLUMN, SourceColumns
-from headwater.spark.source.splits import GapSlice, data_loss
 from headwater.wire.frame_rows import Column, RecordColumns, integers, repeated, timestamps
 
 
