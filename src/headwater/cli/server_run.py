@@ -22,10 +22,10 @@ from headwater.core.version import __version__
 from headwater.disk import PosixDisk, replace_file
 from headwater.engine.engine import Engine
 from headwater.server import metrics_listener
-from headwater.server.gateway.inheritance import Inheritance
 from headwater.server.server import Server
 
 if TYPE_CHECKING:
+    from headwater.server.gateway.inheritance import Inheritance
     from headwater.server.metrics_listener import MetricsListener
 
 PROGRESS_EVERY_S = 0.1

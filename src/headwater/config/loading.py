@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
@@ -111,6 +110,9 @@ def shown(key: Key, value: Any) -> str:
 
 
 def _from_file(path: str, read_file: ReadFile, mistakes: list[str]) -> Iterable[Given]:
+    # Late: most starts have no file.
+    import tomllib
+
     try:
         table = tomllib.loads(read_file(path))
     except tomllib.TOMLDecodeError as error:

@@ -13,6 +13,7 @@ import signal
 import ssl
 from os import PathLike, fspath
 from pathlib import PurePath
+from typing import TYPE_CHECKING
 
 from headwater.config.engine import EngineSettings
 from headwater.config.kafka import KafkaSettings
@@ -24,13 +25,15 @@ from headwater.engine.maintenance.reports import make_reports_directory
 from headwater.engine.opening import open_database_async
 from headwater.observe.logs import Logger
 from headwater.server.app import App
-from headwater.server.gateway.inheritance import Inheritance
-from headwater.server.gateway.links import GatewayLinks, MakeProtocol
+from headwater.server.gateway import links
 from headwater.server.http.connection import HttpConnection
-from headwater.server.http.turn_receiver import TurnReceiver
 from headwater.server.kafka.listener import KafkaListener
 from headwater.server.ports import BACKLOG, cannot_listen, connections_possible, tls_context
-from headwater.wire.channel import BytePort
+from headwater.wire import channel
+
+if TYPE_CHECKING:
+    from headwater.server.gateway.inheritance import Inheritance
+    from headwater.server.gateway.links import GatewayLinks
 
 TICK_S = 0.5
 GATEWAYS_LATER_S = 1.0
@@ -127,15 +130,16 @@ class Server:
         self._write_port_file()
 
     async def _listen_to_gateways(self, app: App, inherited: Inheritance) -> None:
-        ports: dict[BytePort, MakeProtocol] = {}
+        ports: dict[channel.BytePort, links.MakeProtocol] = {}
         if "kafka" in inherited.ports:
             self.kafka.serve_gateways(inherited.ports["kafka"])
-            ports[BytePort.KAFKA] = self.kafka.make_connection
+            ports[channel.BytePort.KAFKA] = self.kafka.make_connection
         if app.rcpx is not None:
             app.rcpx.serve_gateways(inherited.ports["rcpx"])
-            ports[BytePort.RCPX] = app.rcpx.make_connection
-        turns = TurnReceiver(app.turn_writer, app.access, self._log)
-        self._links = GatewayLinks(app.dispatcher, turns, ports, self._log)
+            ports[channel.BytePort.RCPX] = app.rcpx.make_connection
+        self._links = links.GatewayLinks(
+            app.dispatcher, app.turn_writer, app.access, ports, self._log
+        )
         await self._links.start(inherited.rendezvous)
 
     async def _listen(self, app: App, loop: asyncio.AbstractEventLoop) -> None:

@@ -2,29 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 from typer.main import get_command
 
 from headwater.cli.app import app
 from headwater.cli.entry import SERVE_FLAGS, SERVE_SWITCHES, plain_serve_flags
-
-LOADED_LATER = (
-    "attr",
-    "headwater.engine.kafka.store",
-    "headwater.server.rcpx.listener",
-    "httpx",
-    "numpy",
-    "prometheus_client",
-    "pyarrow",
-    "pydantic",
-    "rich",
-    "websockets",
-    "xml",
-)
-"""What a server that is ready need not have: typer is among them through pydantic and rich."""
 
 
 def typer_flags(words: list[str]) -> dict[str, object]:
@@ -84,15 +66,3 @@ def test_everything_else_is_left_to_typer(words: list[str]) -> None:
 
 def test_completion_of_the_shell_is_left_to_typer() -> None:
     assert plain_serve_flags(["serve"], {"_HEADWATER_COMPLETE": "complete_bash"}) is None
-
-
-def test_a_server_starts_without_what_it_does_not_need() -> None:
-    look = (
-        "import sys; import headwater.cli, headwater.cli.exit_codes, headwater.cli.server_start;"
-        "import headwater.cli.server_run, headwater.observe.logs;"
-        f"print(*sorted(set({LOADED_LATER!r}) & set(sys.modules)))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert done.stdout.split() == []

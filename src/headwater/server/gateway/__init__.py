@@ -14,3 +14,8 @@ and N gateways before any thread exists, starts them again when they die, and en
 event loop. A further kind of frame is a row in `wire.channel.ChannelKind`, a handler that one side
 gives to `Channel.register`, and a `Channel.send` on the other side.
 """
+
+from headwater.core.late_names import late_modules
+
+# The sequencer's side; a server without workers needs nothing of this package.
+__getattr__ = late_modules(__name__, ("links",))

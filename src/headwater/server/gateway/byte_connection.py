@@ -48,13 +48,13 @@ class ByteConnection(Connection):
         self._is_open = True
         own, peer = (self.transport.get_extra_info(name) for name in ("sockname", "peername"))
         self._uplink.add(self._stream, self)
-        self._uplink.say(
+        self._uplink.send(
             ChannelKind.OPEN, self._stream, open_payload(self._port, own[:2], peer[:2])
         )
         self.set_reading()
 
     def data_received(self, data: bytes) -> None:
-        self._uplink.say(ChannelKind.DATA, self._stream, data)
+        self._uplink.send(ChannelKind.DATA, self._stream, data)
 
     def lost(self, exc: Exception | None) -> None:
         self._uplink.gone(self._stream)

@@ -9,24 +9,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import Final, cast
+from typing import Any, Final
 
-from headwater.core.errors import HeadwaterError
 from headwater.core.units import US_PER_S
-from headwater.server.access.access import Access
 from headwater.server.connection import Connection
 from headwater.server.gateway.uplink import Uplink
 from headwater.server.http.connection import HttpConnection
-from headwater.server.http.dispatcher import admit
-from headwater.server.http.endpoint import HttpEndpoint
+from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.exchange import Exchange, HttpCaller
-from headwater.server.http.request_head import Head
-from headwater.server.http.route_table import Route, RouteTable
-from headwater.server.http.write_batcher import has_plain_head
+from headwater.server.http.route_table import Route
+from headwater.server.http.write_batcher import WriteBatcher
 from headwater.wire.channel import ChannelKind
 from headwater.wire.http_errors import HttpError
 
@@ -36,119 +31,77 @@ _RETRY: Final = {"retry-after": "1"}
 
 
 class Forwarder:
-    """In a gateway, what a `Dispatcher` is elsewhere."""
+    """The handler of routes, in a gateway."""
 
-    def __init__(
-        self,
-        endpoint: HttpEndpoint,
-        uplink: Uplink,
-        routes: list[Route],
-        access: Access,
-        take_plain_write: Callable[[Exchange], bool],
-    ) -> None:
-        """`take_plain_write`: false for one that has to go by itself."""
-        self.endpoint = endpoint
-        self._access = access
-        self._take_plain_write = take_plain_write
-        self.uplink = uplink
-        self.draining = False
+    def __init__(self, uplink: Uplink) -> None:
+        self._uplink = uplink
+        self._waiting: deque[tuple[ForwardedRequest, bytes | None]] = deque()
+        """For a sequencer; with what followed the head, for those that upgrade."""
         self.requests = 0
         """Those that were forwarded."""
-        unhandled = [replace(route, handler=_not_here, served_by=object) for route in routes]
-        self._routes = RouteTable(unhandled, {object: None})
-        self._waiting: deque[tuple[Exchange, bytes | None]] = deque()
-        """For a sequencer; with what followed the head, for those that upgrade."""
 
-    # -- what connections ask
-
-    @property
-    def has_room(self) -> bool:
-        return not self.uplink.is_pressed
-
-    def handle(self, exchange: Exchange) -> None:
-        exchange.number = self.uplink.next_stream()
-        if self._is_plain_write(exchange.head) and self._take_plain_write(exchange):
-            return
-        self.ask(exchange)
-
-    def ask(self, exchange: Exchange) -> None:
-        """Have the sequencer answer a request by itself."""
-        if self.uplink.is_up:
-            self._forward(exchange)
+    def forward(self, exchange: Exchange) -> None:
+        request = ForwardedRequest(self._uplink, exchange, exchange.number)
+        if self._uplink.is_up:
+            self._send(request, exchange.body, upgrades=False)
         else:
-            self._waiting.append((exchange, None))
-
-    def _is_plain_write(self, head: Head) -> bool:
-        if head.route is None and self.goes_beside(head) and has_plain_head(head):
-            with suppress(HeadwaterError):  # the sequencer says why
-                admit(head, self._access, self._routes)
-        return head.is_plain_write
-
-    def goes_beside(self, head: Head) -> bool:
-        try:
-            route = head.route or self._routes.find(head.method, head.path)[0]
-        except HeadwaterError:
-            return False  # the sequencer says why
-        return route.goes_beside
+            self._waiting.append((request, None))
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
-        exchange.number = self.uplink.next_stream()
-        request = ForwardedRequest(self.uplink, exchange)
+        request = ForwardedRequest(self._uplink, exchange, self._uplink.next_stream())
         exchange.connection.upgraded = UpgradedInput(request)
-        if self.uplink.is_up:
+        if self._uplink.is_up:
             self._send(request, rest, upgrades=True)
         else:
             exchange.connection.hold_back(True)
-            self._waiting.append((exchange, rest))
-
-    # -- the sequencer
-
-    def _forward(self, exchange: Exchange) -> None:
-        self._send(ForwardedRequest(self.uplink, exchange), exchange.body, upgrades=False)
+            self._waiting.append((request, rest))
 
     def _send(self, request: ForwardedRequest, body: bytes | bytearray, *, upgrades: bool) -> None:
-        exchange, uplink = request.exchange, self.uplink
         self.requests += 1
-        uplink.add(exchange.number, request)
-        exchange.on_gone = partial(uplink.gone, exchange.number)
+        exchange, uplink, stream = request.exchange, self._uplink, request.stream
+        uplink.add(stream, request)
+        exchange.on_gone = partial(uplink.gone, stream)
         connection = exchange.connection
         behind = connection.number_before() if isinstance(connection, ForwardingConnection) else 0
-        uplink.request(
-            exchange.number, exchange.head, body, exchange.started_us, behind, upgrades=upgrades
-        )
+        uplink.request(stream, exchange.head, body, exchange.started_us, behind, upgrades=upgrades)
 
     def sequencer_up(self) -> None:
         """Forward what waited for it."""
         waiting, self._waiting = self._waiting, deque()
-        for exchange, rest in waiting:
-            connection = exchange.connection
-            if connection.is_gone:
+        for request, rest in waiting:
+            if request.connection.is_gone:
                 continue
             if rest is None:
-                self._forward(exchange)
+                self._send(request, request.exchange.body, upgrades=False)
             else:
-                upgraded = cast(UpgradedInput, connection.upgraded)
-                self._send(upgraded.request, rest, upgrades=True)
-                connection.hold_back(False)
+                self._send(request, rest, upgrades=True)
+                request.connection.hold_back(False)
 
     def refuse_waiting(self, now_us: int) -> None:
         """Those that have waited long enough."""
-        while self._waiting and now_us - self._waiting[0][0].started_us >= WAIT_US:
-            exchange, rest = self._waiting.popleft()
-            if rest is not None:
-                exchange.connection.upgraded = None
-                exchange.keep_alive = False
-            exchange.fail(
-                HttpError("not_ready", "the server starts again; try again soon", headers=_RETRY)
-            )
+        while self._waiting and now_us - self._waiting[0][0].exchange.started_us >= WAIT_US:
+            request, _ = self._waiting.popleft()
+            request.refuse("the server starts again; try again soon")
+
+
+class GatewayDispatcher(Dispatcher):
+    """Takes no more than the sequencer does."""
+
+    def __init__(self, uplink: Uplink, *others: Any) -> None:
+        super().__init__(*others)
+        self._uplink = uplink
+
+    @property
+    def has_room(self) -> bool:
+        return not self._uplink.is_pressed
 
 
 class ForwardingConnection(HttpConnection):
     """Of a client; its requests are answered by the sequencer."""
 
-    def __init__(self, forwarder: Forwarder) -> None:
-        super().__init__(forwarder)
-        self._uplink = forwarder.uplink
+    def __init__(self, dispatcher: GatewayDispatcher, uplink: Uplink) -> None:
+        super().__init__(dispatcher)
+        self._uplink = uplink
 
     def number_before(self) -> int:
         """Of the unanswered request before the one that begins, or 0."""
@@ -164,11 +117,12 @@ class ForwardingConnection(HttpConnection):
 class ForwardedRequest:
     """A request that the sequencer answers. Fulfils `ForwardedStream`."""
 
-    __slots__ = ("_outflow", "connection", "exchange", "uplink")
+    __slots__ = ("_outflow", "connection", "exchange", "stream", "uplink")
 
-    def __init__(self, uplink: Uplink, exchange: Exchange) -> None:
+    def __init__(self, uplink: Uplink, exchange: Exchange, stream: int) -> None:
         self.uplink = uplink
         self.exchange = exchange
+        self.stream = stream
         self.connection = exchange.connection
         self._outflow: Outflow | None = None
         """None until it has begun an answer without end."""
@@ -183,7 +137,7 @@ class ForwardedRequest:
         exchange.answer_whole(answer)
 
     def begin(self, head: bytes, *, is_upgraded: bool) -> None:
-        self._outflow = Outflow(self.uplink, self.exchange.number, self.connection)
+        self._outflow = Outflow(self.uplink, self.stream, self.connection)
         self.connection.on_resumed = self._outflow.report
         if is_upgraded:
             self.exchange.hand_over()
@@ -210,22 +164,20 @@ class ForwardedRequest:
         end_connection(self.connection, how)
 
     def sequencer_lost(self) -> None:
-        exchange, connection = self.exchange, self.connection
-        exchange.on_gone = None
-        if exchange.streaming:
-            connection.close()
-            return
-        if connection.upgraded is not None:
-            connection.upgraded = None
-            exchange.keep_alive = False
-        exchange.fail(
-            HttpError(
-                "not_ready",
+        self.exchange.on_gone = None
+        if self.exchange.streaming:
+            self.connection.close()
+        else:
+            self.refuse(
                 "the server stopped before it answered and starts again; this request may have "
-                "been done or not",
-                headers=_RETRY,
+                "been done or not"
             )
-        )
+
+    def refuse(self, message: str) -> None:
+        if self.connection.upgraded is not None:
+            self.connection.upgraded = None
+            self.exchange.keep_alive = False
+        self.exchange.fail(HttpError("not_ready", message, headers=_RETRY))
 
 
 class UpgradedInput(asyncio.Protocol):
@@ -236,10 +188,10 @@ class UpgradedInput(asyncio.Protocol):
         self._uplink = request.uplink
 
     def data_received(self, data: bytes) -> None:
-        self._uplink.say(ChannelKind.DATA, self.request.exchange.number, data)
+        self._uplink.send(ChannelKind.DATA, self.request.stream, data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._uplink.gone(self.request.exchange.number)
+        self._uplink.gone(self.request.stream)
 
 
 class Outflow:
@@ -274,5 +226,11 @@ def end_connection(connection: HttpCaller | Connection, how: ChannelKind) -> Non
         connection.close()
 
 
-def _not_here(_service: object, _exchange: Exchange) -> None:
-    raise AssertionError("the sequencer has the handlers")
+def forwarding_routes(routes: Iterable[Route]) -> tuple[Route, ...]:
+    """The same routes, each answered by the sequencer. Writes are kept: they are batched here."""
+    return tuple(
+        route
+        if route.served_by is WriteBatcher
+        else replace(route, handler=Forwarder.forward, served_by=Forwarder)
+        for route in routes
+    )

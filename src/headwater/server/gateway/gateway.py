@@ -9,26 +9,33 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock, SystemClock
 from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
+from headwater.server.backend import Backend
 from headwater.server.connection import NEVER_S, Awaits, Connection, Ports
 from headwater.server.gateway.byte_connection import ByteConnection
-from headwater.server.gateway.forwarder import Forwarder, ForwardingConnection
+from headwater.server.gateway.forwarder import (
+    Forwarder,
+    ForwardingConnection,
+    GatewayDispatcher,
+    forwarding_routes,
+)
 from headwater.server.gateway.shared_room import SharedRoom
 from headwater.server.gateway.turn_sender import TurnSender
 from headwater.server.gateway.uplink import Uplink
 from headwater.server.gateway_slots import GatewaySlots
 from headwater.server.http.endpoint import HttpEndpoint
-from headwater.server.http.exchange import Exchange
+from headwater.server.http.route_table import LateRoutes, Route, RouteTable
 from headwater.server.http.write_batcher import WriteBatcher
 from headwater.server.intake import Intake
 from headwater.server.ports import BACKLOG
-from headwater.server.routes import ROUTES
-from headwater.wire.channel import BytePort
+from headwater.server.routes import LATE_ROUTES, ROUTES
+from headwater.wire.channel import BytePort, ChannelKind
 
 TICK_S: Final = 0.5
 HANG_UP_S: Final = 2.0
@@ -63,24 +70,46 @@ class Gateway:
         self._log = log = Logger("headwater.gateway")
         settings = plan.settings
         clock = clock or SystemClock()
-        access = Access(settings)
-        turns = TurnSender(access.keys, self._ask, clock.monotonic_us, log)
-        self._write_batcher = WriteBatcher(turns, settings.limits, self._loop)
         self._uplink = Uplink(
-            plan.address, plan.slot, log, turns, self._sequencer_up, self._set_reading
+            plan.address, plan.slot, log, self._sequencer_changed, self._set_reading
         )
+        self._access = access = Access(settings)
+        self._forwarder = Forwarder(self._uplink)
+        self._turns = TurnSender(access.keys, self._forwarder.forward, clock.monotonic_us, log)
+        self._uplink.register(
+            {ChannelKind.TURN_REPLY: lambda _stream, _flags, reply: self._turns.take_reply(reply)}
+        )
+        self._batcher = WriteBatcher(self._turns, settings.limits, self._loop)
         room = SharedRoom(plan.connections_max, plan.slots, plan.slot)
         intake = Intake(self._loop, self._end_turn)
         self._ports = Ports(room, access.quotas.connections, intake, clock, settings.deadlines)
         self._http = HttpEndpoint(self._ports, settings.limits, log)
-        self._forwarder = Forwarder(
-            self._http, self._uplink, list(ROUTES), access, self._write_batcher.add
-        )
         self._http.connections.on_changed = self._count_http
+        self._backend = Backend()
+        self._dispatcher = self._make_dispatcher()
         self._streams = self._ports.connections(log, _PATIENT)
         """Those whose bytes go to the sequencer as they are."""
         self._servers: list[asyncio.Server] = []
         self._stopping = asyncio.Event()
+
+    def _make_dispatcher(self) -> GatewayDispatcher:
+        """As in a server without workers, with handlers that forward."""
+        late = [LateRoutes(each.beginnings, partial(_forwarded, each)) for each in LATE_ROUTES]
+        services = {Forwarder: self._forwarder, WriteBatcher: self._batcher}
+        return GatewayDispatcher(
+            self._uplink,
+            self._http,
+            self._backend,
+            self._access,
+            RouteTable(forwarding_routes(ROUTES), services, late),
+            self._batcher.add,
+            self._forwarder.upgrade,
+        )
+
+    def _end_turn(self) -> None:
+        """All that was sent was read."""
+        self._batcher.flush()
+        self._uplink.flush()
 
     async def run(self) -> None:
         """Until it is told to stop, or the supervisor is gone; then drain."""
@@ -115,24 +144,20 @@ class Gateway:
     def _connection_of(self, name: str) -> Callable[[], Connection]:
         port = BYTE_PORTS.get(name)
         if port is None:
-            return lambda: ForwardingConnection(self._forwarder)
+            return lambda: ForwardingConnection(self._dispatcher, self._uplink)
         return lambda: ByteConnection(self._streams, self._uplink, port)
 
     # -- what happens
 
-    def _sequencer_up(self) -> None:
+    def _sequencer_changed(self) -> None:
+        if not self._uplink.is_up:
+            self._turns.lost()
+            return
+        self._turns.channel = self._uplink
         self._forwarder.sequencer_up()
         for connection in self._streams:
             assert isinstance(connection, ByteConnection)
             connection.open()
-
-    def _ask(self, exchange: Exchange) -> None:
-        self._forwarder.ask(exchange)
-
-    def _end_turn(self) -> None:
-        """All that was sent was read."""
-        self._write_batcher.flush()
-        self._uplink.flush()
 
     def _set_reading(self) -> None:
         for connections in (self._http.connections, self._streams):
@@ -167,7 +192,11 @@ class Gateway:
         """Finish what is under way, then end every connection."""
         for server in self._servers:
             server.close()
-        self._forwarder.draining = True
+        self._backend.draining = True
         await asyncio.gather(self._http.drain(), self._streams.drain())
         await self._uplink.close(HANG_UP_S)
         self._ports.intake.close()
+
+
+def _forwarded(late: LateRoutes) -> tuple[Route, ...]:
+    return forwarding_routes(late.load())

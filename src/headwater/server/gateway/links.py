@@ -12,9 +12,11 @@ import os
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from headwater.observe.logs import Logger
+from headwater.server.access.access import Access
 from headwater.server.connection import DRAIN_POLL_S
 from headwater.server.gateway.byte_stream import ByteStream
 from headwater.server.gateway.channel import Channel
@@ -23,6 +25,7 @@ from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.request_head import Head
 from headwater.server.http.turn_receiver import GatewayTurns, TurnReceiver
+from headwater.server.http.turn_writer import TurnWriter
 from headwater.wire.channel import (
     HEADS_MAX,
     REQUEST,
@@ -66,12 +69,13 @@ class GatewayLinks:
     def __init__(
         self,
         dispatcher: Dispatcher,
-        turns: TurnReceiver,
+        turn_writer: TurnWriter,
+        access: Access,
         ports: Mapping[BytePort, MakeProtocol],
         log: Logger,
     ) -> None:
         self.dispatcher = dispatcher
-        self.turns = turns
+        self.turns = TurnReceiver(turn_writer, access, log)
         self.log = log
         self._ports = ports
         self._links: set[GatewayLink] = set()
@@ -143,7 +147,9 @@ class GatewayLink:
         """All that is open, the calls too."""
         self.channel = Channel(loop, links.log, self._lost, self._set_pressure)
         self.channel.register({ChannelKind.HELLO: self._take_hello})
-        self._turns = GatewayTurns(links.turns, self._send_turn_reply)
+        self._turns = GatewayTurns(
+            links.turns, partial(self.channel.send, ChannelKind.TURN_REPLY, 0)
+        )
         self.slot = -1
         self.pid = 0
 
@@ -154,12 +160,12 @@ class GatewayLink:
             {
                 ChannelKind.HEAD: self._take_head,
                 ChannelKind.REQUEST: self._take_request,
+                ChannelKind.TURN: self._take_turn,
                 ChannelKind.OPEN: self._take_open,
                 ChannelKind.DATA: self._take_data,
                 ChannelKind.TAKEN: self._take_taken,
                 ChannelKind.GONE: self._take_gone,
                 ChannelKind.END_OF_INPUT: self._take_end_of_input,
-                ChannelKind.TURN: self._take_turn,
             }
         )
         self._links.add(self)
@@ -189,12 +195,6 @@ class GatewayLink:
         else:
             call.begin()
 
-    def _take_turn(self, _stream: int, _flags: int, payload: bytes) -> None:
-        self._turns.take(payload)
-
-    def _send_turn_reply(self, payload: bytes) -> None:
-        self.channel.send(ChannelKind.TURN_REPLY, 0, payload)
-
     def _begin(self, call: ForwardedCall) -> None:
         self._dispatcher.handle(call.exchange)
 
@@ -203,6 +203,9 @@ class GatewayLink:
         exchange.is_slow = True
         rest, exchange.body = bytes(exchange.body), b""
         self._dispatcher.upgrade(exchange, rest)
+
+    def _take_turn(self, _stream: int, _flags: int, payload: bytes) -> None:
+        self._turns.take(payload)
 
     # -- streams
 

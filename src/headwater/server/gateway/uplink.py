@@ -9,13 +9,12 @@ import asyncio
 import itertools
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
 from headwater.observe.logs import Logger
-from headwater.server.gateway.channel import Channel
-from headwater.server.gateway.turn_sender import TurnSender
+from headwater.server.gateway.channel import Channel, FrameHandler
 from headwater.server.http.request_head import Head
 from headwater.wire.channel import (
     BUFFER,
@@ -29,6 +28,7 @@ from headwater.wire.channel import (
     read_hello,
 )
 
+_BEYOND_REQUESTS: Final = 1 << 62
 RETRY_S: Final = 0.05
 """After a channel that could not be had, or broke."""
 _HEAD_BYTES_MAX: Final = 4_096
@@ -69,20 +69,18 @@ class Uplink:
         address: str | bytes,
         slot: int,
         log: Logger,
-        turns: TurnSender,
-        on_up: Callable[[], None],
+        on_change: Callable[[], None],
         on_pressure: Callable[[], None],
     ) -> None:
-        """`turns`: sends its frames through the same channel. `on_pressure`: `is_pressed` has
-        changed."""
+        """`on_change`: it came up or went down. `on_pressure`: `is_pressed` has changed."""
         self._address = address
         self._slot = slot
         self._log = log
-        self._turns = turns
-        self._on_up = on_up
+        self._on_change = on_change
         self._on_pressure = on_pressure
         self._loop = asyncio.get_running_loop()
-        self._numbers = itertools.count(1)
+        self._numbers = itertools.count(_BEYOND_REQUESTS)
+        self._handlers: dict[ChannelKind, FrameHandler] = {}
         self._streams: dict[int, ForwardedStream] = {}
         self._heads: list[Head | None] = [None] * HEADS_MAX
         self._next_head = 1
@@ -133,16 +131,15 @@ class Uplink:
                 ChannelKind.FINISH: self._take_finish,
                 ChannelKind.CLOSE: self._take_close,
                 ChannelKind.ABORT: self._take_abort,
-                ChannelKind.TURN_REPLY: self._take_turn_reply,
             }
         )
+        self._channel.register(self._handlers)
         self.is_up = True
-        self._turns.channel = self._channel
-        self._on_up()
+        self._on_change()
 
     def _down(self) -> None:
         self._channel = None
-        self.is_up = False
+        was_up, self.is_up = self.is_up, False
         for head in self._heads:
             if head is not None:
                 head.channel_number = 0
@@ -150,7 +147,8 @@ class Uplink:
         self._next_head = 1
         if self.is_pressed:
             self._set_pressure(False)
-        self._turns.lost()
+        if was_up:
+            self._on_change()
         streams, self._streams = list(self._streams.values()), {}
         for stream in streams:
             try:
@@ -176,13 +174,18 @@ class Uplink:
 
     # -- out
 
+    def register(self, handlers: Mapping[ChannelKind, FrameHandler]) -> None:
+        """What is done with further kinds of frames, on this channel and the next ones."""
+        self._handlers.update(handlers)
+
     def next_stream(self) -> int:
+        """For what is no request; streams of those have the requests' numbers."""
         return next(self._numbers)
 
     def add(self, stream: int, forwarded: ForwardedStream) -> None:
         self._streams[stream] = forwarded
 
-    def say(self, kind: ChannelKind, stream: int, payload: bytes = b"") -> None:
+    def send(self, kind: ChannelKind, stream: int, payload: bytes = b"") -> None:
         if self._channel is not None:
             self._channel.send(kind, stream, payload)
 
@@ -222,16 +225,16 @@ class Uplink:
 
     def taken(self, stream: int, size: int) -> None:
         if stream in self._streams:
-            self.say(ChannelKind.TAKEN, stream, TAKEN.packer.pack(size))
+            self.send(ChannelKind.TAKEN, stream, TAKEN.packer.pack(size))
 
     def gone(self, stream: int) -> None:
         """The client is, and what it sent may have been answered meanwhile."""
         if self._streams.pop(stream, None) is not None:
-            self.say(ChannelKind.GONE, stream)
+            self.send(ChannelKind.GONE, stream)
 
     def end_of_input(self, stream: int) -> None:
         if stream in self._streams:
-            self.say(ChannelKind.END_OF_INPUT, stream)
+            self.send(ChannelKind.END_OF_INPUT, stream)
 
     def report_taken(self) -> None:
         """Of all streams whose clients take little."""
@@ -273,9 +276,6 @@ class Uplink:
 
     def _take_abort(self, stream: int, _flags: int, _payload: bytes) -> None:
         self._end(stream, ChannelKind.ABORT)
-
-    def _take_turn_reply(self, _stream: int, _flags: int, payload: bytes) -> None:
-        self._turns.take_reply(payload)
 
     def _end(self, stream: int, how: ChannelKind) -> None:
         forwarded = self._streams.pop(stream, None)

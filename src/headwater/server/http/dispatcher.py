@@ -52,7 +52,7 @@ class Dispatcher:
         if head.is_plain_write and not draining and self._take_plain_write(exchange):
             return
         try:
-            route = head.route or admit(head, self._access, self._routes)
+            route = head.route or self._admit(head)
             if draining and not route.is_open:
                 raise ClosedError("shutting down; nothing was done")
         except HeadwaterError as error:
@@ -61,6 +61,27 @@ class Dispatcher:
             exchange.broken(error)
         else:
             exchange.attempt(route.handler)
+
+    def _admit(self, head: Head) -> Route:
+        """Find the route of a head and check its key. An admission stays: keys do not change while
+        the server runs."""
+        access = self._access
+        route, head.parameters = self._routes.find(head.method, head.path)
+        if not route.is_open:
+            authorization = head.headers.get(b"authorization")
+            if authorization is None and route.takes_token:
+                authorization = token_of(head.query_bytes)
+            head.key = key = access.keys.find(authorization)
+            head.usage = access.quotas.of(key)
+            if not len(access.keys):
+                access.sites.check(head.headers, takes_proof=route.changes_by_get)
+            if route.scope is not Scope.NONE:
+                key.require(route.scope)
+            if route.names_topic:
+                key.require_name(head.parameters[0])
+        head.route = route
+        head.is_plain_write = route.goes_beside and has_plain_head(head)
+        return route
 
     def goes_beside(self, head: Head) -> bool:
         """Whether it need not wait for those before it on its connection."""
@@ -72,7 +93,7 @@ class Dispatcher:
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
         try:
-            if admit(exchange.head, self._access, self._routes).path != "/v0/ws":
+            if self._admit(exchange.head).path != "/v0/ws":
                 raise HttpError("not_found", "this path does not speak WebSocket")
             if self._backend.draining:
                 raise ClosedError("shutting down; nothing was done")
@@ -83,27 +104,6 @@ class Dispatcher:
         except Exception as error:
             exchange.keep_alive = False
             exchange.broken(error)
-
-
-def admit(head: Head, access: Access, routes: RouteTable) -> Route:
-    """Find the route of a head and check its key. An admission stays: keys do not change while
-    the server runs."""
-    route, head.parameters = routes.find(head.method, head.path)
-    if not route.is_open:
-        authorization = head.headers.get(b"authorization")
-        if authorization is None and route.takes_token:
-            authorization = token_of(head.query_bytes)
-        head.key = key = access.keys.find(authorization)
-        head.usage = access.quotas.of(key)
-        if not len(access.keys):
-            access.sites.check(head.headers, takes_proof=route.changes_by_get)
-        if route.scope is not Scope.NONE:
-            key.require(route.scope)
-        if route.names_topic:
-            key.require_name(head.parameters[0])
-    head.route = route
-    head.is_plain_write = route.goes_beside and has_plain_head(head)
-    return route
 
 
 def token_of(query: bytes) -> bytes | None:
