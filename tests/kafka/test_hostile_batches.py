@@ -9,8 +9,7 @@ import pytest
 
 from headwater.format.crc32c import crc32c
 from headwater.format.kafka.batch import CODECS, CRC_FROM, HEADER_BYTES
-from headwater.format.kafka.compression import compress
-from headwater.format.kafka.records import BatchProducer, NewRecord, encode_batch
+from headwater.format.kafka.records import BatchProducer, NewRecord, compress, encode_batch
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.headers import request_frame

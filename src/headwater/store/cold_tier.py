@@ -40,7 +40,7 @@ from headwater.format.segment import (
 )
 from headwater.format.snapshot import META_DIRECTORY
 from headwater.store.appender import make_directories
-from headwater.store.failures import file_work
+from headwater.store.segment import file_work
 from headwater.store.segment_stores import ColdTier, LocalColdTier
 
 URL_START = "s3://"

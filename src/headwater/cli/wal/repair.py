@@ -17,8 +17,8 @@ from headwater.recovery.directory import access_error
 from headwater.recovery.finding import Finding
 from headwater.recovery.plan import RepairPlan, RepairStep
 from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
-from headwater.recovery.topics.open_wal import claim_directory
 from headwater.recovery.topics.plan import plan_repairs
+from headwater.recovery.topics.repair import claim_directory
 from headwater.recovery.topics.report import WalReport, inspect_until_stable, inspect_wal
 
 Plans = list[RepairPlan]

@@ -29,8 +29,7 @@ from headwater.format.backup import (
 from headwater.format.checksum import RunningChecksum
 from headwater.format.frame import UnknownFrameError
 from headwater.recovery.directory import access_error
-from headwater.store.failures import file_work
-from headwater.store.segment import SegmentChangedError
+from headwater.store.segment import SegmentChangedError, file_work
 
 CHUNK_BYTES: Final = 4 * MIB
 

@@ -37,7 +37,7 @@ from headwater.format.checksum import RunningChecksum
 from headwater.format.names import TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.snapshot import META_DIRECTORY
 from headwater.model.loss import DAMAGED
-from headwater.store.failures import file_work
+from headwater.store.segment import file_work
 
 RESTORING_SUFFIX: Final = ".restoring"
 MARKER_NAME: Final = "RESTORING"

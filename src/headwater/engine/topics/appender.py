@@ -19,14 +19,13 @@ from headwater.config.topic import Discard, TopicType
 from headwater.core.durability import Durability
 from headwater.core.errors import (
     HeadwaterError,
-    InvariantError,
     NotAQueueError,
     OverloadedError,
     RequestError,
     TopicExistsIncompatibleError,
 )
 from headwater.core.results import Appended
-from headwater.core.units import MIB, US_PER_MS
+from headwater.core.units import US_PER_MS
 from headwater.engine.owner import Change
 from headwater.engine.pressure import PressureControl
 from headwater.engine.state.engine_core import EngineCore
@@ -34,6 +33,7 @@ from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics, flush_copies
 from headwater.engine.topics.publisher import Keyed, Publisher, Write
 from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, checked_key
+from headwater.engine.turn import Submission, WriteTurn, mistake_as_answer
 from headwater.format.appends import Columns, FramesOfBatch, encode_batches
 from headwater.format.control_frames import (
     IdempotencyEntry,
@@ -52,45 +52,9 @@ _FSYNC: Final = Durability.FSYNC
 _REJECT: Final = Discard.REJECT
 _NO_CONTROL: Final[tuple[Sequence[bytes], int]] = ((), 0)
 _SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
-SUBMISSION_WRITERS: Final = 512
-"""Roughly: what comes in the next turn need not wait for a larger one."""
-SUBMISSION_BYTES: Final = 1 * MIB
-"""With so many, what is done once for a submission costs little beside them."""
 
-
-class _Submission:
-    """What one turn brings to one shard in one class: writes with their frames. It becomes one
-    ticket."""
-
-    __slots__ = ("bodies", "durability", "frame_counts", "shard", "writes")
-
-    def __init__(self, shard: int, durability: Durability) -> None:
-        self.shard = shard
-        self.durability = durability
-        self.writes: list[Write] = []
-        self.bodies: list[bytes] = []
-        self.frame_counts: list[int] = []
-
-    def add(self, write: Write, body: bytes, frame_count: int) -> None:
-        self.writes.append(write)
-        self.bodies.append(body)
-        self.frame_counts.append(frame_count)
-
-    def ticket(self) -> Ticket:
-        body, frame_count = b"".join(self.bodies), sum(self.frame_counts)
-        ticket = Ticket(body, frame_count, self.durability, context=self.writes)
-        ticket.writers = sum([write.writers for write in self.writes])
-        return ticket
-
-    def halves(self) -> tuple[_Submission, _Submission]:
-        middle = len(self.writes) // 2
-        return self._some(slice(middle)), self._some(slice(middle, None))
-
-    def _some(self, some: slice) -> _Submission:
-        part = _Submission(self.shard, self.durability)
-        part.writes, part.bodies = self.writes[some], self.bodies[some]
-        part.frame_counts = self.frame_counts[some]
-        return part
+Address = tuple[int, Durability]
+"""A shard, and the class in which it takes something."""
 
 
 class Appender:
@@ -106,14 +70,10 @@ class Appender:
         self._publisher = publisher
         self._pressure_control = pressure_control
         self._sampled_at = 0
-        self._begun: list[Write] = []
-        """Writes of this turn: they have their seqs, in this order, and go to the log together."""
-        self._sending = False
-        self._answered_at_once = False
-        """By this submission, not by the log."""
-        self._writers_max = min(SUBMISSION_WRITERS, core.settings.wal.queue_submissions_max)
-        self._send: Final = self.send_begun
-        core.send_begun = self._send
+        self._turn: WriteTurn[Write] = WriteTurn(
+            core.owner, self._submit, core.settings.wal.queue_submissions_max
+        )
+        core.send_begun = self._turn.send
 
     def append(
         self,
@@ -147,8 +107,7 @@ class Appender:
             self._topics.forget_if_never_made(topic)
             raise
         write.synced = synced
-        self._begun.append(write)
-        self._core.owner.at_end_of_turn(self._send)
+        self._turn.add(write)
         if write.error is not None:
             raise write.error
         return write
@@ -163,6 +122,7 @@ class Appender:
         except HeadwaterError as refusal:
             return [refusal] * len(batches)
         started: list[Write | HeadwaterError] = []
+        begun: list[Write] = []
         for topic, records in batches.items():
             try:
                 write = self._begin(topic, records, now)
@@ -170,9 +130,9 @@ class Appender:
                 started.append(refusal)
             else:
                 started.append(write)
-                self._begun.append(write)
-        if self._begun:
-            self._core.owner.at_end_of_turn(self._send)
+                begun.append(write)
+        if begun:
+            self._turn.add(*begun)
         return started
 
     def _begin(
@@ -266,77 +226,35 @@ class Appender:
         )
         return repeat
 
-    def send_begun(self) -> None:
-        """Encode and hand over what was begun in this turn: one ticket for each shard and class.
-        Writes that their shard refuses have given their seqs back and are answered so."""
-        if self._sending:  # what is answered at once may bring more; it goes behind these
-            return
-        self._sending = True
-        try:
-            while self._begun:
-                count = self._fitting()
-                writes, self._begun = self._begun[:count], self._begun[count:]
-                self._submit(writes)
-        finally:
-            self._sending = False
-        if self._answered_at_once:
-            self._answered_at_once = False
-            if self._core.on_published is not None:
-                self._core.on_published()
-
-    def _fitting(self) -> int:
-        """How many of those that were begun are one submission."""
-        writers = size = 0
-        for count, write in enumerate(self._begun):
-            writers += write.writers
-            size += write.records.size
-            if count and (writers > self._writers_max or size > SUBMISSION_BYTES):
-                return count
-        return len(self._begun)
-
     def _submit(self, writes: list[Write]) -> None:
-        submissions: list[_Submission] = []
+        """Encode and hand over: one ticket for each shard and class. Writes that their shard
+        refuses give their seqs back and are answered so."""
+        submissions: dict[Address, Submission[Write]] = {}
         answered: set[Write] = set()
         try:
             frames = encode_batches([_columns_of(write) for write in writes])
             for write, made in zip(writes, frames, strict=True):
                 self._join(write, made, submissions)
             # A topic's writes that wait for a sync stand behind those that do not.
-            for submission in sorted(submissions, key=_waits):
-                refusal = self._hand_over(submission)
+            for (shard, durability), submission in sorted(submissions.items(), key=_waits):
+                submit = partial(self._core.submit_to, shard)
+                refused = submission.hand_over(submit, durability)
                 answered.update(submission.writes)
-                if refusal is not None:
-                    self._answered_at_once = True
-                    self._publisher.failed(*refusal)
+                if refused is not None:
+                    self._publisher.failed(*refused)
         except Exception as mistake:
             left = [write for write in writes if not (write.done or write in answered)]
             if not left:
                 raise
-            self._answered_at_once = True
-            self._publisher.failed(left, _answer_to(mistake))
-
-    def _hand_over(self, submission: _Submission) -> tuple[list[Write], HeadwaterError] | None:
-        """Writes that the shard refuses, and why. When it has no room for all it takes those that
-        came first."""
-        try:
-            self._core.submit_to(submission.shard, submission.ticket())
-        except OverloadedError as refusal:
-            if len(submission.writes) == 1:
-                return submission.writes, refusal
-            first, second = submission.halves()
-            refused = self._hand_over(first)
-            if refused is None:
-                return self._hand_over(second)
-            return refused[0] + second.writes, refused[1]
-        except HeadwaterError as refusal:
-            return submission.writes, refusal
-        return None
+            self._publisher.failed(left, mistake_as_answer(mistake))
+        if self._core.on_published is not None and any(write.done for write in writes):
+            self._core.on_published()  # they were answered at once
 
     def _join(
         self,
         write: Write,
         frames: FramesOfBatch,
-        submissions: list[_Submission],
+        submissions: dict[Address, Submission[Write]],
     ) -> None:
         """Put a write into the submission of its shard and class; or make it visible at once, where
         nothing of it goes into the log."""
@@ -351,7 +269,6 @@ class Appender:
             durability = self._class_for(write, durability)
             is_next = write.first_seq == topic.log.visible_seq + 1
             if not durability.is_logged and topic.creation is None and is_next:
-                self._answered_at_once = True
                 self._publisher.published([write])
                 return
             if not write.logged:
@@ -359,13 +276,10 @@ class Appender:
         if durability is _FSYNC:
             write.waits = True
             topic.waiting += 1
-        shard = topic.shard
-        for submission in submissions:
-            if submission.shard == shard and submission.durability is durability:
-                break
-        else:
-            submission = _Submission(shard, durability)
-            submissions.append(submission)
+        address = topic.shard, durability
+        submission = submissions.get(address)
+        if submission is None:
+            submission = submissions[address] = Submission()
         if control:
             body = b"".join((*control, body))
         submission.add(write, body, control_frames + count)
@@ -428,17 +342,9 @@ class Appender:
         return True
 
 
-def _waits(submission: _Submission) -> bool:
-    return submission.durability is _FSYNC
-
-
-def _answer_to(mistake: Exception) -> HeadwaterError:
-    """To writes that were not sent because of it; who answers a client logs what it was."""
-    error: HeadwaterError = InvariantError("something went wrong here; nothing was written")
-    if isinstance(mistake, MemoryError):
-        error = OverloadedError("there is no memory for this write; nothing was written, try again")
-    error.__cause__ = mistake
-    return error
+def _waits(submission: tuple[Address, Submission[Write]]) -> bool:
+    (_, durability), _ = submission
+    return durability is Durability.FSYNC
 
 
 def _remember(write: Write) -> list[bytes]:

@@ -19,6 +19,7 @@ from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import TailChunk, Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.record_encoding import EncodedRecords
+from headwater.engine.turn import Submission
 from headwater.wal.ticket import Ticket
 
 
@@ -112,6 +113,10 @@ class Write(PendingAppend):
         self.scheduled = self.on_flushed = self._followers = None
 
     @property
+    def size(self) -> int:
+        return self.records.size
+
+    @property
     def last_seq(self) -> int:
         return self.first_seq + len(self.records) - 1
 
@@ -128,9 +133,9 @@ class Publisher:
         by_topic: dict[Topic, tuple[Write] | list[Write]] = {}
         for ticket in tickets:
             context = ticket.context
-            if ticket.error is None and isinstance(context, list):
-                self._note_syncs(ticket, context)
-                for write in context:
+            if ticket.error is None and isinstance(context, Submission):
+                self._note_syncs(ticket, context.writes)
+                for write in context.writes:
                     writes = by_topic.get(write.topic)
                     if writes is None:
                         by_topic[write.topic] = (write,)
@@ -175,8 +180,8 @@ class Publisher:
                     context.carry_out()
                 else:
                     context.refuse(error)
-            elif error is not None and isinstance(context, list):
-                self.failed(context, error)
+            elif error is not None and isinstance(context, Submission):
+                self.failed(context.writes, error)
         except Exception as mistake:
             broken.append(mistake)
 

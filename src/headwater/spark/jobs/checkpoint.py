@@ -39,7 +39,7 @@ from headwater.spark.jobs.job import NoProgress, Progress, Report, tasks_shown
 from headwater.spark.jobs.log_directories import find_logs, owned
 from headwater.spark.jobs.segment_plan import PlanTask, Written
 from headwater.store.appender import make_directories
-from headwater.store.failures import file_work
+from headwater.store.segment import file_work
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
