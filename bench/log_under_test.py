@@ -10,7 +10,7 @@ from headwater.core.clock import SystemClock
 from headwater.core.durability import Durability
 from headwater.disk import PosixDisk
 from headwater.format.frame import FrameType, encode_frame
-from headwater.recovery.topics.open_wal import open_wal
+from headwater.recovery.topics.repair import open_wal
 from headwater.wal.ticket import Listener, Ticket, resolve_quietly
 
 

@@ -28,7 +28,7 @@ from headwater.core.errors import DamageError
 from headwater.core.units import MIB
 from headwater.disk import PosixDisk
 from headwater.format.frame import FrameFlag, FrameType, encode_frame
-from headwater.recovery.topics.open_wal import open_wal
+from headwater.recovery.topics.repair import open_wal
 from headwater.wal.ticket import Ticket
 
 WRITERS = 8

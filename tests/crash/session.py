@@ -20,8 +20,7 @@ from headwater.core.errors import DiskFullError
 from headwater.disk import Disk
 from headwater.format.frame import Frame, FrameFlag, FrameType, encode_frame
 from headwater.recovery.directory import access_error
-from headwater.recovery.topics.open_wal import claim_directory
-from headwater.recovery.topics.repair import recover
+from headwater.recovery.topics.repair import claim_directory, recover
 from headwater.recovery.topics.replay import replay
 from headwater.testing import FakeDisk, Item, ManualClock, Oracle
 from headwater.wal.committer import GroupCommitter

@@ -13,7 +13,7 @@ import pytest
 
 from headwater.core.errors import DirectoryInUseError
 from headwater.disk import PosixDisk
-from headwater.recovery.topics.open_wal import claim_directory
+from headwater.recovery.topics.repair import claim_directory
 from headwater.recovery.topics.replay import replay
 from headwater.recovery.topics.report import inspect_wal
 from tests.crash.matrix import FULL, tried

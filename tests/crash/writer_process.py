@@ -21,7 +21,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import HeadwaterError
 from headwater.disk import PosixDisk
 from headwater.format.frame import FrameType, encode_frame
-from headwater.recovery.topics.open_wal import OpenWal, open_wal
+from headwater.recovery.topics.repair import OpenWal, open_wal
 from headwater.wal.ticket import Ticket
 
 TOPICS = range(1, 7)

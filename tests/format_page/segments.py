@@ -15,7 +15,7 @@ from headwater.format.segment import (
     segment_file_name,
     topic_directory_name,
 )
-from headwater.format.segment.entry import CHECK_PRIME
+from headwater.format.segment.frame import CHECK_PRIME
 from headwater.format.segment.identity import FIRST_WEIGHT, TOPIC_WEIGHT
 
 

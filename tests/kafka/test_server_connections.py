@@ -6,17 +6,19 @@ import contextlib
 import re
 import threading
 import urllib.request
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import headwater
 from headwater.server.connection import Awaits
 from headwater.server.kafka.connection import KafkaConnection
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
+from headwater.wire.kafka.codec import request_frame, response_body_at
 from headwater.wire.kafka.encoding import Chunk
 from headwater.wire.kafka.error_codes import ErrorCode
-from headwater.wire.kafka.headers import request_frame, response_body_at
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import batch_of
@@ -25,8 +27,10 @@ from tests.server.running_server import eventually
 PRODUCE = SUPPORTED[ApiKey.PRODUCE].newest
 
 
-def produce_frame(number: int, topic: str, acks: int = -1, records: bytes | None = None) -> bytes:
-    rows = [{"index": 0, "records": batch_of("x") if records is None else records}]
+def produce_frame(
+    number: int, topic: str, acks: int = -1, records: bytes | None = None, partition: int = 0
+) -> bytes:
+    rows = [{"index": partition, "records": batch_of("x") if records is None else records}]
     values = {"acks": acks, "topic_data": [{"name": topic, "partition_data": rows}]}
     return request_frame(ApiKey.PRODUCE, PRODUCE, number, "speaker", values)
 
@@ -270,3 +274,54 @@ def test_a_port_that_is_taken_is_told_before_anything_is_made(
     with pytest.raises(AccessError, match="--kafka-port"), running(tmp_path / "data", chosen):
         pass
     assert not (tmp_path / "data").exists()
+
+
+def test_produces_of_one_turn_are_one_submission_to_each_log(broker: Broker, name: str) -> None:
+    """Of Kafka's own log, and of the topics that are not Kafka's; each answer is its own."""
+    own, native = name, f"{name}-native"
+    with ExitStack() as ends:
+        speakers = [ends.enter_context(RawKafka(broker.kafka_port)) for _ in range(8)]
+        speakers[0].make_topic(own, 4)
+        with headwater.Client(f"http://127.0.0.1:{broker.port}") as client:
+            client.create(native)
+        for at, speaker in enumerate(speakers):  # known connections are read together
+            speaker.produce(own, batch_of("before"), partition=at % 4)
+        before = submissions_of(broker)
+        ends_before = [speakers[0].end_of(own, at) for at in range(4)]
+        with broker.held():
+            for at, speaker in enumerate(speakers):
+                for topic, partition in ((own, at % 4), (native, 0), (own, 99)):
+                    records = batch_of(f"{at}", "more")
+                    frame = produce_frame(at, topic, records=records, partition=partition)
+                    speaker.send(frame)
+        told = [[answered(speaker, at) for _ in range(3)] for at, speaker in enumerate(speakers)]
+        kafka, engine = (
+            now - then for now, then in zip(submissions_of(broker), before, strict=True)
+        )
+        assert max(kafka, engine) <= 3, (kafka, engine)
+        for at, (first, second, absent) in enumerate(told):
+            assert (first["error_code"], second["error_code"]) == (0, 0)
+            assert absent["error_code"] == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            assert first["base_offset"] >= ends_before[at % 4]
+        assert sorted(second["base_offset"] for _, second, _ in told) == list(range(0, 16, 2))
+        for at in range(4):
+            offsets = sorted(first["base_offset"] for first, _, _ in told[at::4])
+            assert offsets == [ends_before[at], ends_before[at] + 2]
+
+
+def answered(speaker: RawKafka, number: int) -> dict[str, Any]:
+    (topic,) = speaker.answer(ApiKey.PRODUCE, PRODUCE, number)["responses"]
+    (row,) = topic["partition_responses"]
+    return dict(row)
+
+
+def submissions_of(broker: Broker) -> tuple[int, int]:
+    """To Kafka's log, and to the engine's."""
+    wal = broker.app.backend.engine.core.wal
+    store = broker.app.kafka.store
+    assert wal is not None
+    assert store is not None
+    return (
+        store.shard.counters.submissions,
+        sum(shard.counters.submissions for shard in wal.shards),
+    )

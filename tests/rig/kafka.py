@@ -56,24 +56,37 @@ LARGE_KAFKA = replace(SMALL_KAFKA, segment_bytes=2**20, cache_bytes=2**20)
 
 
 class KafkaOwner:
-    """Whoever calls is the owner. When the outermost call returns, the log takes its steps."""
+    """Whoever calls is the owner, and the outermost call is a turn. When it returns, what came in
+    it is submitted, and the log takes its steps."""
 
     def __init__(self) -> None:
         self.shard: SteppedShard | None = None
         self._depth = 0
+        self._ending: list[Callable[[], None]] = []
+
+    def rest(self, us: int) -> None:
+        """Time is the test's."""
 
     def post(self, work: Callable[[], None]) -> None:
         work()
 
-    at_end_of_turn = post
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        if not self._depth:
+            work()
+        elif work not in self._ending:
+            self._ending.append(work)
 
     def end_turn(self) -> None:
-        """Each call was one."""
+        while self._ending:
+            self._ending.pop(0)()
 
     def call(self, work: Callable[[], T]) -> T:
         self._depth += 1
         try:
-            return work()
+            result = work()
+            if self._depth == 1:
+                self.end_turn()
+            return result
         finally:
             self._depth -= 1
             while not self._depth and self.shard is not None and self.shard.step():

@@ -14,8 +14,8 @@ import pytest
 
 from headwater.core import limits
 from headwater.core.errors import HeadwaterError, OverloadedError
+from headwater.engine import turn
 from headwater.engine.state.topic import Topic
-from headwater.engine.topics import appender
 from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.server import server as server_module
@@ -236,7 +236,7 @@ def test_longer_turns_than_one_submission_takes_are_several_in_order(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(write_batcher, "TURN_BYTES", 300)
-    monkeypatch.setattr(appender, "SUBMISSION_BYTES", 300)
+    monkeypatch.setattr(turn, "SUBMISSION_BYTES", 300)
     before = submissions(server)
     with loop_held(server):
         for writer in writers.all:

@@ -14,10 +14,11 @@ work on files only and hand their results to the owner:
 Packages, each with its own theory of operation, from the bottom up: `state` (what is in memory),
 `topics` (write and read path), `queues` (claims and acks), `routers` (copies between topics),
 `start` (back from the files), `maintenance`, `machines` (state machines with a log of their own),
-`read_only` (a reader beside an owner), `kafka` (Kafka's shared log and the shapes that join it
-with topics), `backup`. What all of them use stays at the top: `owner` (and what is pending with
-it), `operation` (what a caller can do, as a generator of steps), `drivers` (how threads and event
-loops do the steps), `pressure` (whose turn it is). Each imports only what is below it.
+`read_only` (a reader beside an owner), `kafka` (Kafka's shared log and the shapes that join it with
+topics), `backup`. What all of them use stays at the top: `owner` (and what is pending with it),
+`turn` (what comes together is submitted together, to any log), `operation` (what a caller can do,
+as a generator of steps), `drivers` (how threads and event loops do the steps), `pressure` (whose
+turn it is). Each imports only what is below it.
 
 Start reading with `state`, then `engine`, which builds these parts and recovers, then `opening`.
 `async_database` and its generated twin `database` are what programs use: they inherit the calls of

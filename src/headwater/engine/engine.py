@@ -37,7 +37,7 @@ from headwater.format.names import TOPICS_DIRECTORY
 from headwater.model.match import TagMatcher
 from headwater.model.retention import RetentionClock
 from headwater.observe.waits import WaitCause, Waits
-from headwater.recovery.topics.open_wal import OpenWal, open_wal
+from headwater.recovery.topics.repair import OpenWal, open_wal
 from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.snapshots import retired_logs
 from headwater.store.checked_reads import RecordDamage

@@ -52,9 +52,8 @@ from headwater.format.segment import (
     seal_checks,
     topic_directory_name,
 )
-from headwater.store.failures import file_work
 from headwater.store.pair import create_file
-from headwater.store.segment import Segment, SegmentSlice, Tier
+from headwater.store.segment import Segment, SegmentSlice, Tier, file_work
 from headwater.store.segment_stores import SegmentStore
 from headwater.store.topic_directory import TopicDirectory
 

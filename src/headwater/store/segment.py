@@ -1,14 +1,54 @@
-"""A segment as the rest of the program knows it, and the questions its numbers answer."""
+"""A segment as the rest of the program knows it, and whose move it is when its files fail."""
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from headwater.core.errors import DamageError, UnavailableError
+from headwater.core.errors import (
+    AccessError,
+    DamageError,
+    DiskFullError,
+    StorageError,
+    UnavailableError,
+)
+from headwater.disk import NO_ROOM
 from headwater.format.segment import Identity, salt_of
+
+REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+
+
+def is_no_room(error: Exception) -> bool:
+    return isinstance(error, DiskFullError) or (
+        isinstance(error, OSError) and error.errno in NO_ROOM
+    )
+
+
+@contextmanager
+def file_work(path: PurePath) -> Iterator[None]:
+    """Turn an OSError inside into the error that says whose move it is, with the path."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DamageError(
+            "a file that must be there is missing", path=path, advice="restore a backup"
+        ) from error
+    except OSError as error:
+        where = error.filename or path
+        if error.errno in NO_ROOM:
+            raise DiskFullError(f"no room for {where}; free some space") from error
+        if error.errno in REFUSED:
+            raise AccessError(
+                f"not allowed: {error.strerror}", path=where, advice="check owner and mode"
+            ) from error
+        raise StorageError(
+            f"the disk failed: {error.strerror}", path=where, advice="check the device"
+        ) from error
 
 
 class Tier(Enum):

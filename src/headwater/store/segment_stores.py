@@ -22,7 +22,7 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.store.appender import make_directories
-from headwater.store.failures import file_work
+from headwater.store.segment import file_work
 
 
 class SegmentStore(Protocol):

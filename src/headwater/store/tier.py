@@ -18,9 +18,8 @@ from headwater.disk import read_all, replace_file, sync_names
 from headwater.format.checksum import checksum64
 from headwater.format.segment import SegmentFile, SegmentPart
 from headwater.store.cold_index import cold_index_bytes
-from headwater.store.failures import file_work
 from headwater.store.pair import whole_entries
-from headwater.store.segment import Segment, Tier
+from headwater.store.segment import Segment, Tier, file_work
 from headwater.store.segment_stores import SegmentStore
 from headwater.store.topic_directory import TopicDirectory
 

@@ -35,7 +35,6 @@ from headwater.format.segment import (
 from headwater.store import appender, reclaim
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_index import cold_index_bytes, flagged_copy, repair_cold_entries
-from headwater.store.failures import file_work
 from headwater.store.loader import Loader
 from headwater.store.maps import MapKey, Mapped, SegmentMaps
 from headwater.store.ownership import Wrong, foreign_data, is_older, older_than
@@ -46,6 +45,7 @@ from headwater.store.segment import (
     SegmentMissingError,
     SegmentSlice,
     UnreadableSegmentError,
+    file_work,
 )
 from headwater.store.segment_stores import SegmentStore
 from headwater.store.tier import TopicTier

@@ -14,10 +14,10 @@ Keeps I5 (what may be cut is only ever behind the last sync), I12.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from headwater.config.kafka import KafkaSettings
 from headwater.core.clock import Clock
@@ -45,16 +45,28 @@ JOINED_BYTES_MAX: Final = 4 * KIB
 costs less than a vector of them."""
 
 
-class KeyedBatches(Protocol):
-    """What a ticket's context tells this log: whose records they are."""
+class BatchAddress(NamedTuple):
+    """Whose records a batch of a ticket has."""
 
     entry_key: bytes
+    size: int
+    """Of the batch in the ticket, with the prefix."""
+    records: int
+
+
+class KeyedBatches(Protocol):
+    """What a ticket's context tells this log."""
+
+    @property
+    def batches(self) -> Iterable[BatchAddress]:
+        """Of the ticket, in the order of its body."""
 
 
 class _Own:
     """The context of a ticket that is the log's own."""
 
-    entry_key = INTERNAL_KEY
+    def __init__(self, size: int) -> None:
+        self.batches = (BatchAddress(INTERNAL_KEY, size, 1),)
 
 
 @dataclass(slots=True)
@@ -166,12 +178,10 @@ class BatchLog:
         parts: list[bytes] = []
         for ticket in tickets:
             context: KeyedBatches = ticket.context
-            length, count = len(ticket.body), ticket.frame_count
-            parts.append(
-                pack_entries(number, offset, length - PREFIX_BYTES, context.entry_key, count)
-            )
-            offset += length
-            frame += count
+            for key, length, count in context.batches:
+                parts.append(pack_entries(number, offset, length - PREFIX_BYTES, key, count))
+                offset += length
+            frame += ticket.frame_count
             ticket.last_frame = frame
         entries = b"".join(parts)
         ends = segment.log.end, segment.index.end
@@ -275,7 +285,7 @@ class BatchLog:
         body = len(batch).to_bytes(PREFIX_BYTES, "little") + batch
         if segment.log.end and segment.log.end + len(body) + size > self._settings.segment_bytes:
             return None  # the next group begins a segment, and then this one is whole
-        return Ticket(body, 1, Durability.DISK, context=_Own)
+        return Ticket(body, 1, Durability.DISK, context=_Own(len(body)))
 
     def _synced_event(self, segment: _ActiveSegment) -> Synced | None:
         """How far we synced, when it is time to say so.

@@ -11,7 +11,7 @@ from headwater.core.durability import Durability
 from headwater.core.units import KIB
 from headwater.disk import PosixDisk
 from headwater.format.frame import FrameType, encode_frame
-from headwater.recovery.topics.open_wal import OpenWal, open_wal
+from headwater.recovery.topics.repair import OpenWal, open_wal
 from headwater.wal.ticket import Ticket
 
 HOSTILE = b"\x1b[2J\x1b]0;owned\x07 \x9b31m [bold]x[/bold] \xe2\x80\xae \r\n \xff\\"

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwater.format.segment import INDEX_ENTRY, IndexFlag, entry, verify
+from headwater.format.segment import INDEX_ENTRY, IndexFlag, verify
+from headwater.format.segment import frame as segment_frame
 from headwater.format.segment.frame import FrameState
 from headwater.model import selection
 from headwater.model.index import SeqIndex
@@ -118,11 +119,11 @@ def test_entries_that_are_not_one_behind_the_other_are_looked_at_as_well() -> No
 
 @given(st.binary(max_size=40 * 20), st.integers(0, 2**64 - 100))
 def test_checks_of_entries_are_the_same(raw: bytes, first_seq: int) -> None:
-    entries = numpy.frombuffer(raw[: len(raw) // 20 * 20], entry.INDEX_ENTRY.dtype).copy()
+    entries = numpy.frombuffer(raw[: len(raw) // 20 * 20], segment_frame.INDEX_ENTRY.dtype).copy()
     twin = entries.copy()
-    entry.seal_checks(entries, first_seq)
+    segment_frame.seal_checks(entries, first_seq)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entry, "_native_entries", None)
-        entry.seal_checks(twin, first_seq)
+        patch.setattr(segment_frame, "_native_entries", None)
+        segment_frame.seal_checks(twin, first_seq)
     assert entries.tobytes() == twin.tobytes()
-    assert len(entry.bad_entries(entries, first_seq)) == 0
+    assert len(segment_frame.bad_entries(entries, first_seq)) == 0

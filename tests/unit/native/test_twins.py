@@ -19,7 +19,7 @@ from headwater.core.errors import FormatError
 from headwater.core.limits import BATCH_RECORDS_MAX, PARTITION_NAME_PATTERN
 from headwater.format import appends
 from headwater.format.frame import decode_frame
-from headwater.format.segment import entry, run
+from headwater.format.segment import frame, run
 from headwater.native import MODULES, PURE_VARIABLE, compiled, missing
 from headwater.wire import answers
 from headwater.wire.http_response import SHORT_HEAD
@@ -170,8 +170,8 @@ def test_index_entries_are_the_same_bytes(rows: list[tuple[int, int, int]]) -> N
     columns = [list(column) for column in zip(*rows, strict=True)]
     lengths, times, flags = columns
 
-    found = entry.pack_entries(lengths, times, flags)
-    assert bytes(found) == bytes(pure(entry.pack_entries, entry, lengths, times, flags))
+    found = frame.pack_entries(lengths, times, flags)
+    assert bytes(found) == bytes(pure(frame.pack_entries, frame, lengths, times, flags))
 
 
 numbers = st.integers(0, 2**63 - 1)

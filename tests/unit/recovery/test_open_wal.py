@@ -10,8 +10,7 @@ import pytest
 from headwater.core.clock import SystemClock
 from headwater.core.errors import AccessError, DamageError, SyncError
 from headwater.disk import PosixDisk
-from headwater.recovery.topics.open_wal import claim_directory, open_wal
-from headwater.recovery.topics.repair import recover
+from headwater.recovery.topics.repair import claim_directory, open_wal, recover
 from headwater.recovery.topics.report import inspect_wal
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from tests.crash.session import DATA, SMALL, WAL, Session, log_files, new_disk

@@ -16,7 +16,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import AccessError, ClosedError, DirectoryInUseError, PoisonedError
 from headwater.disk import PosixDisk
 from headwater.format.frame import FrameType, encode_frame
-from headwater.recovery.topics.open_wal import OpenWal, open_wal
+from headwater.recovery.topics.repair import OpenWal, open_wal
 from headwater.recovery.topics.report import inspect_wal
 from headwater.testing import FakeDisk, Fault, FaultDisk, Verb
 from headwater.wal.committer import LogState

@@ -41,7 +41,7 @@ from headwater.engine.state.topic import Topic
 from headwater.format.backup import BACKUP_VERSION, BackupMember, BackupTopic, Manifest
 from headwater.format.segment import IndexFlag, index_flags
 from headwater.model.topic import TopicLog
-from headwater.store.failures import file_work
+from headwater.store.segment import file_work
 
 PASSES_MAX = 8
 PAUSE_MS = 20

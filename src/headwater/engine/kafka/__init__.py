@@ -9,12 +9,13 @@ and syncs; a maintenance thread runs `housekeeping`: retention, expiry of produc
 checkpoints. Any thread reads a fetch plan (`fetch_plan`), so a slow disk delays only its reader
 (I14).
 
-Produce: `batch_appender` checks the producer (`producers`), gives the batch its offsets and
-submits it as it came; it takes effect when the log has it, the same as in a replay (I4),
-and the request is answered exactly once (I15). An acknowledged batch is there after a crash (I1),
-whole or not at all (I2). Fetch: `fetch_plan` plans as the owner and serves whole batches, each
-checked; damage is an error at its offset and never skipped (I6). Groups: `coordinator` has the
-clock and the log, `group_state` what a restart brings back: members and committed offsets.
+Produce: `batch_appender` checks the producer (`producers`) and gives the batch its offsets as it
+came; all batches of a turn are submitted together at its end (`engine.turn`). They take effect when
+the log has them, the same as in a replay (I4), and each request is answered exactly once (I15). An
+acknowledged batch is there after a crash (I1), whole or not at all (I2). Fetch: `fetch_plan` plans
+as the owner and serves whole batches, each checked; damage is an error at its offset and never
+skipped (I6). Groups: `coordinator` has the clock and the log, `group_state` what a restart brings
+back: members and committed offsets.
 
 Space: `checkpointer` writes the state that no longer needs the log, `space_reclaimer` deletes and
 rewrites segments only after it (I7). A store whose log cannot be opened (I5) is replaced by

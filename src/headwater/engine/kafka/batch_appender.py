@@ -9,7 +9,7 @@ Keeps I2, I15.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from headwater.core.durability import Durability
@@ -20,27 +20,36 @@ from headwater.engine.kafka.partition import KafkaPartition
 from headwater.engine.kafka.producers import SentBatch
 from headwater.engine.owner import Pending
 from headwater.engine.partition import Produced, Repeated
+from headwater.engine.turn import Submission, WriteTurn, mistake_as_answer
 from headwater.format.kafka.batch import BatchHeader, assign_offset, read_header
 from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.observe.tracing import PRODUCE_SPAN
+from headwater.wal.batch_log import BatchAddress
 from headwater.wal.ticket import Ticket
 
 
 class Produce(Pending[Produced]):
     """One batch on its way."""
 
+    writers = 1
     header: BatchHeader | None = None
     sent: SentBatch | None = None
     waits = False
+    """For a sync."""
     began_ms: int | None = None
     """When it came, if spans are exported."""
     _followers: list[Pending[Produced]] | None = None
 
-    def __init__(self, partition: KafkaPartition, base_offset: int, records: int) -> None:
+    def __init__(self, partition: KafkaPartition, records: int, body: bytes) -> None:
         self.partition = partition
-        self.entry_key = partition.entry_key
-        self.base_offset = base_offset
+        self.base_offset = partition.next_offset
         self.records = records
+        self.body = body
+        """As the log has it: with its offset, and its length in front."""
+
+    @property
+    def size(self) -> int:
+        return len(self.body)
 
     def follow(self) -> Pending[Produced]:
         """The same batch came again while it was under way: it gets the same answer."""
@@ -61,9 +70,22 @@ class Produce(Pending[Produced]):
             follower.fail(error)
 
 
+class BatchSubmission(Submission[Produce]):
+    __slots__ = ()
+
+    @property
+    def batches(self) -> Iterator[BatchAddress]:
+        for write in self.writes:
+            yield BatchAddress(write.partition.entry_key, len(write.body), write.records)
+
+
 class BatchAppender:
     def __init__(self, core: KafkaCore) -> None:
         self._core = core
+        self._turn: WriteTurn[Produce] = WriteTurn(
+            core.owner, self._submit, core.settings.wal.queue_submissions_max
+        )
+        core.send_begun = self._turn.send
 
     def append(
         self,
@@ -72,8 +94,8 @@ class BatchAppender:
         durability: Durability,
         header: BatchHeader | None = None,
     ) -> Pending[Produced]:
-        """Start a write of a batch that `check_batch` checked; its header need not be read again
-        if given. The answer may be there already."""
+        """Take a batch that `check_batch` checked along with this turn; its header need not be read
+        again if given. Raises what refuses it at once. The answer may be there already."""
         core, topic = self._core, partition.topic
         if topic.dropped:
             raise TopicNotFoundError(f"topic {topic.name!r} is gone")
@@ -86,32 +108,50 @@ class BatchAppender:
             )
         if header is None:
             header = read_header(batch)
-        records = header.record_count
-        write = Produce(partition, partition.next_offset, records)
         if header.producer_id >= 0:
-            repeat = self._check_sequence(write, header)
+            repeat = self._sent_before(partition, header)
             if repeat is not None:
                 return repeat
-        body = assign_offset(batch, write.base_offset)
-        if durability is Durability.FSYNC or partition.waiting:
-            durability = Durability.FSYNC  # behind a write that waits for a sync all wait
-            write.waits = True
+        body = assign_offset(batch, partition.next_offset)
+        write = Produce(partition, header.record_count, body)
+        write.waits = durability is Durability.FSYNC or partition.waiting > 0
         if core.spans.wanted:
             write.began_ms = core.clock.wall_ms()
-        try:
-            core.submit(Ticket(body, records, durability, context=write))
-        except HeadwaterError:
-            self.refused(partition, header)
-            raise
-        if write.waits:
-            partition.waiting += 1
-        if write.header is not None:
+        partition.waiting += write.waits
+        if header.producer_id >= 0:
+            write.header = header
             write.sent = core.producers_of(partition).take(
-                write.header, write.base_offset, write, core.running_s()
+                header, write.base_offset, write, core.running_s()
             )
         partition.in_flight += 1
-        partition.next_offset += records
+        partition.next_offset += write.records
+        self._turn.add(write)
+        if write.error is not None:
+            raise write.error
         return write
+
+    def _submit(self, writes: list[Produce]) -> None:
+        """One ticket for those that wait for a sync, behind one for those that do not: of a
+        partition, those come later."""
+        answered: set[Produce] = set()
+        try:
+            for waits in (False, True):
+                submission = BatchSubmission()
+                for write in writes:
+                    if write.waits is waits:
+                        submission.add(write, write.body, write.records)
+                if not submission.writes:
+                    continue
+                durability = Durability.FSYNC if waits else Durability.DISK
+                refused = submission.hand_over(self._core.submit, durability)
+                answered.update(submission.writes)
+                if refused is not None:
+                    self._failed(*refused)
+        except Exception as mistake:
+            left = [write for write in writes if not (write.done or write in answered)]
+            if not left:
+                raise
+            self._failed(left, mistake_as_answer(mistake))
 
     def refused(self, partition: KafkaPartition, header: BatchHeader) -> None:
         """A batch was not taken, and will come again: what its producer sent behind it waits."""
@@ -119,11 +159,11 @@ class BatchAppender:
             core = self._core
             core.producers_of(partition).refuse(header, core.running_s())
 
-    def _check_sequence(self, write: Produce, header: BatchHeader) -> Pending[Produced] | None:
+    def _sent_before(
+        self, partition: KafkaPartition, header: BatchHeader
+    ) -> Pending[Produced] | None:
         """None for a batch that is the next one; otherwise what it was answered before."""
-        partition = write.partition
         known = self._core.producers_of(partition).check(header)
-        write.header = header
         if known is None:
             return None
         self._core.counters.duplicates += 1
@@ -135,14 +175,14 @@ class BatchAppender:
 
     def take_effect(self, tickets: Sequence[Ticket]) -> None:
         """As the owner: the answers of the log, in its order."""
-        broken: Exception | None = None
+        broken: list[Exception] = []
         updated: dict[KafkaPartition, None] = {}
         for ticket in tickets:
             ticket.taken = True
             try:
-                self._take(ticket, updated)
-            except Exception as error:  # writes behind it get their answers all the same (I15)
-                broken = broken or error
+                self._take(ticket, updated, broken)
+            except Exception as error:  # what is behind it is answered all the same (I15)
+                broken.append(error)
         core = self._core
         pending = core.pending
         while pending and pending[0].taken:
@@ -152,17 +192,25 @@ class BatchAppender:
         for partition in updated:
             partition.wake()
         core.spans.refresh_if_due(core.clock.monotonic_us())
-        if broken is not None:
-            raise broken
+        if broken:
+            raise broken[0]
 
-    def _take(self, ticket: Ticket, updated: dict[KafkaPartition, None]) -> None:
+    def _take(
+        self, ticket: Ticket, updated: dict[KafkaPartition, None], broken: list[Exception]
+    ) -> None:
         context: Any = ticket.context
-        if isinstance(context, Produce):
-            if ticket.error is None:
-                self._published(ticket, context)
-                updated[context.partition] = None
-            else:
-                self._failed(context, ticket.error)
+        if isinstance(context, BatchSubmission):
+            if ticket.error is not None:
+                self._failed(context.writes, ticket.error)
+                return
+            end_id = ticket.last_frame - ticket.frame_count
+            for write in context.writes:
+                end_id += write.records
+                updated[write.partition] = None
+                try:
+                    self._published(write, end_id)
+                except Exception as error:  # those behind it are answered all the same (I15)
+                    broken.append(error)
         elif isinstance(context, EventChange):
             self._core.unsaved_bytes += len(ticket.body)
             if ticket.error is None:
@@ -171,12 +219,11 @@ class BatchAppender:
             else:
                 context.refuse(ticket.error)
 
-    def _published(self, ticket: Ticket, write: Produce) -> None:
+    def _published(self, write: Produce, end_id: int) -> None:
         core, partition = self._core, write.partition
         base = partition.high_watermark
-        end_id = ticket.last_frame
         partition.own(end_id - write.records, end_id)
-        body = ticket.body
+        body = write.body
         size = len(body)
         if base != write.base_offset:
             # A batch in front was refused after its offsets were taken.
@@ -202,12 +249,22 @@ class BatchAppender:
             core.spans.record(PRODUCE_SPAN, write.began_ms, core.clock.wall_ms(), facts)
         write.succeed(Produced(base, -1, partition.log_start_offset))
 
-    def _failed(self, write: Produce, error: HeadwaterError) -> None:
-        partition = write.partition
-        if write.sent is not None and write.header is not None and partition.producers is not None:
-            partition.producers.give_up(write.header, write.sent)
-        self._no_longer_under_way(write)
-        write.fail(error)
+    def _failed(self, writes: Sequence[Produce], error: HeadwaterError) -> None:
+        """Nothing of them is in the log. They may come again: what their producers sent behind them
+        waits for that."""
+        for write in writes:
+            producers = write.partition.producers
+            if write.sent is not None and write.header is not None and producers is not None:
+                producers.give_up(write.header, write.sent)
+            self._no_longer_under_way(write)
+        mistake: Exception | None = None
+        for write in writes:
+            try:
+                write.fail(error)
+            except Exception as broken:  # those behind it are answered all the same (I15)
+                mistake = mistake or broken
+        if mistake is not None:
+            raise mistake
 
     def _no_longer_under_way(self, write: Produce) -> None:
         partition = write.partition

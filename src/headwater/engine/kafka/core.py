@@ -32,6 +32,7 @@ from headwater.format.kafka.entry import PREFIX_BYTES
 from headwater.format.kafka.events import INTERNAL_KEY, AnyEvent, encode_event
 from headwater.observe.tracing import Spans
 from headwater.store.kafka.files import KafkaSegmentFiles, SegmentTable
+from headwater.wal.batch_log import BatchAddress
 from headwater.wal.shard import Shard
 from headwater.wal.ticket import Ticket
 
@@ -58,7 +59,7 @@ class KafkaCounters:
 class EventChange(Change):
     """An event on its way to the log."""
 
-    entry_key = INTERNAL_KEY
+    batches: tuple[BatchAddress, ...] = ()
     event_id = 0
     """Its global id, once it is written."""
 
@@ -111,6 +112,8 @@ class KafkaCore:
     """There may be space to give back: records were removed, or a segment is full or found at the
     start, which may have nothing but events of the log's own."""
     closing: bool = False
+    send_begun: Callable[[], None] = lambda: None
+    """Hands over the batches of this turn that have offsets: nothing may overtake them."""
     wake_maintenance: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
@@ -148,6 +151,7 @@ class KafkaCore:
     def submit(self, ticket: Ticket) -> None:
         """Hand a ticket to the log, and queue it in the same order."""
         assert self.shard is not None, "the log is not open yet"
+        self.send_begun()
         if self.closing:
             raise ClosedError("closing; nothing was written")
         self.shard.submit(ticket)
@@ -165,6 +169,7 @@ class KafkaCore:
         batch = encode_event(event, self.clock.wall_ms())
         body = len(batch).to_bytes(PREFIX_BYTES, "little") + batch
         change = EventChange(lambda: take_effect(change), give_up)
+        change.batches = (BatchAddress(INTERNAL_KEY, len(body), 1),)
         ticket = Ticket(body, 1, Durability.FSYNC, essential=essential, context=change)
         self.submit(ticket)
         return change

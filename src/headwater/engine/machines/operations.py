@@ -18,7 +18,7 @@ from headwater.engine.owner import Pending
 from headwater.model.machines.definition import Definition, check_machine_name
 from headwater.model.machines.errors import bad_request
 from headwater.model.machines.instance import Instance
-from headwater.store.failures import file_work
+from headwater.store.segment import file_work
 
 T = TypeVar("T")
 DRAWING_FORMS = ("svg", "mermaid")

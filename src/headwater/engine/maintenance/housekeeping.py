@@ -24,8 +24,8 @@ from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.loader import install, load_once
 from headwater.format.control_frames import encode_checkpoint_mark
-from headwater.store.failures import is_no_room
 from headwater.store.reclaim import may_relocate
+from headwater.store.segment import is_no_room
 from headwater.store.topic_directory import TopicDirectory
 from headwater.wal.committer import LogState
 from headwater.wal.ticket import Ticket

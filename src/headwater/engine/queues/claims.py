@@ -36,7 +36,7 @@ from headwater.format.control_frames import (
 )
 from headwater.model.queue import Grant, LeaseHistory, QueueLeases, Verdict, share
 from headwater.model.queue.history import resume
-from headwater.model.queue.live_jobs import fitting
+from headwater.model.queue.leases import fitting
 from headwater.model.slots import as_run
 from headwater.store.segment import SegmentChangedError
 

@@ -19,14 +19,13 @@ from headwater.config.topic import Discard, TopicType
 from headwater.core.durability import Durability
 from headwater.core.errors import (
     HeadwaterError,
-    InvariantError,
     NotAQueueError,
     OverloadedError,
     RequestError,
     TopicExistsIncompatibleError,
 )
 from headwater.core.results import Appended
-from headwater.core.units import MIB, US_PER_MS
+from headwater.core.units import US_PER_MS
 from headwater.engine.owner import Change
 from headwater.engine.pressure import PressureControl
 from headwater.engine.state.engine_core import EngineCore
@@ -34,6 +33,7 @@ from headwater.engine.state.topic import Topic
 from headwater.engine.topics.lifecycle import Topics, flush_copies
 from headwater.engine.topics.publisher import Keyed, Publisher, Write
 from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, checked_key
+from headwater.engine.turn import Submission, WriteTurn, mistake_as_answer
 from headwater.format.appends import Columns, FramesOfBatch, encode_batches
 from headwater.format.control_frames import (
     IdempotencyEntry,
@@ -48,44 +48,13 @@ from headwater.model.pressure import SAMPLE_US
 from headwater.wal.ticket import Ticket
 
 _DURABLE: Final = int(FrameFlag.DURABLE)
+_FSYNC: Final = Durability.FSYNC
+_REJECT: Final = Discard.REJECT
+_NO_CONTROL: Final[tuple[Sequence[bytes], int]] = ((), 0)
 _SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
-SUBMISSION_WRITERS: Final = 512
-"""Roughly: what comes in the next turn need not wait for a larger one."""
-SUBMISSION_BYTES: Final = 1 * MIB
-"""With so many, what is done once for a submission costs little beside them."""
 
-
-class _Submission:
-    """What one turn brings to one shard in one class: writes with their frames. It becomes one
-    ticket."""
-
-    __slots__ = ("bodies", "frame_counts", "writes")
-
-    def __init__(self) -> None:
-        self.writes: list[Write] = []
-        self.bodies: list[bytes] = []
-        self.frame_counts: list[int] = []
-
-    def add(self, write: Write, body: bytes, frame_count: int) -> None:
-        self.writes.append(write)
-        self.bodies.append(body)
-        self.frame_counts.append(frame_count)
-
-    def ticket(self, durability: Durability) -> Ticket:
-        body, frame_count = b"".join(self.bodies), sum(self.frame_counts)
-        ticket = Ticket(body, frame_count, durability, context=self.writes)
-        ticket.writers = sum([write.writers for write in self.writes])
-        return ticket
-
-    def halves(self) -> tuple[_Submission, _Submission]:
-        middle = len(self.writes) // 2
-        return self._some(slice(middle)), self._some(slice(middle, None))
-
-    def _some(self, some: slice) -> _Submission:
-        part = _Submission()
-        part.writes, part.bodies = self.writes[some], self.bodies[some]
-        part.frame_counts = self.frame_counts[some]
-        return part
+Address = tuple[int, Durability]
+"""A shard, and the class in which it takes something."""
 
 
 class Appender:
@@ -101,14 +70,10 @@ class Appender:
         self._publisher = publisher
         self._pressure_control = pressure_control
         self._sampled_at = 0
-        self._begun: list[Write] = []
-        """Writes of this turn: they have their seqs, in this order, and go to the log together."""
-        self._sending = False
-        self._answered_at_once = False
-        """By this submission, not by the log."""
-        self._writers_max = min(SUBMISSION_WRITERS, core.settings.wal.queue_submissions_max)
-        self._send: Final = self.send_begun
-        core.send_begun = self._send
+        self._turn: WriteTurn[Write] = WriteTurn(
+            core.owner, self._submit, core.settings.wal.queue_submissions_max
+        )
+        core.send_begun = self._turn.send
 
     def append(
         self,
@@ -142,8 +107,7 @@ class Appender:
             self._topics.forget_if_never_made(topic)
             raise
         write.synced = synced
-        self._begun.append(write)
-        self._core.owner.at_end_of_turn(self._send)
+        self._turn.add(write)
         if write.error is not None:
             raise write.error
         return write
@@ -152,18 +116,23 @@ class Appender:
         """Take writes along, to topics that are there and loaded: a write for each topic, or what
         refuses it before it has seqs, in their order."""
         now = self._core.clock.wall_ms()
+        size = sum([records.size for records in batches.values()])
+        try:
+            self._admit(now, size, disable_backpressure=False)
+        except HeadwaterError as refusal:
+            return [refusal] * len(batches)
         started: list[Write | HeadwaterError] = []
+        begun: list[Write] = []
         for topic, records in batches.items():
             try:
-                self._admit(now, records.size, disable_backpressure=False)
                 write = self._begin(topic, records, now)
             except HeadwaterError as refusal:
                 started.append(refusal)
             else:
                 started.append(write)
-                self._begun.append(write)
-        if self._begun:
-            self._core.owner.at_end_of_turn(self._send)
+                begun.append(write)
+        if begun:
+            self._turn.add(*begun)
         return started
 
     def _begin(
@@ -181,7 +150,7 @@ class Appender:
             raise NotAQueueError(f"{topic.name!r} is a log; deliver_at needs a queue")
         if topic.inbound is not None and topic.inbound.is_exact:
             raise _takes_copies_only(topic)
-        if settings.discard is Discard.REJECT:
+        if settings.discard is _REJECT:
             self._topics.evict(topic)  # what expired makes room
         size = records.size
         first_seq = log.assign(len(records.datas), size, expect_head_seq)
@@ -257,36 +226,10 @@ class Appender:
         )
         return repeat
 
-    def send_begun(self) -> None:
-        """Encode and hand over what was begun in this turn: one ticket for each shard and class.
-        Writes that their shard refuses have given their seqs back and are answered so."""
-        if self._sending:  # what is answered at once may bring more; it goes behind these
-            return
-        self._sending = True
-        try:
-            while self._begun:
-                count = self._fitting()
-                writes, self._begun = self._begun[:count], self._begun[count:]
-                self._submit(writes)
-        finally:
-            self._sending = False
-        if self._answered_at_once:
-            self._answered_at_once = False
-            if self._core.on_published is not None:
-                self._core.on_published()
-
-    def _fitting(self) -> int:
-        """How many of those that were begun are one submission."""
-        writers = size = 0
-        for count, write in enumerate(self._begun):
-            writers += write.writers
-            size += write.records.size
-            if count and (writers > self._writers_max or size > SUBMISSION_BYTES):
-                return count
-        return len(self._begun)
-
     def _submit(self, writes: list[Write]) -> None:
-        submissions: dict[tuple[int, Durability], _Submission] = {}
+        """Encode and hand over: one ticket for each shard and class. Writes that their shard
+        refuses give their seqs back and are answered so."""
+        submissions: dict[Address, Submission[Write]] = {}
         answered: set[Write] = set()
         try:
             frames = encode_batches([_columns_of(write) for write in writes])
@@ -294,42 +237,24 @@ class Appender:
                 self._join(write, made, submissions)
             # A topic's writes that wait for a sync stand behind those that do not.
             for (shard, durability), submission in sorted(submissions.items(), key=_waits):
-                refusal = self._hand_over(shard, durability, submission)
+                submit = partial(self._core.submit_to, shard)
+                refused = submission.hand_over(submit, durability)
                 answered.update(submission.writes)
-                if refusal is not None:
-                    self._answered_at_once = True
-                    self._publisher.failed(*refusal)
+                if refused is not None:
+                    self._publisher.failed(*refused)
         except Exception as mistake:
             left = [write for write in writes if not (write.done or write in answered)]
             if not left:
                 raise
-            self._answered_at_once = True
-            self._publisher.failed(left, _answer_to(mistake))
-
-    def _hand_over(
-        self, shard: int, durability: Durability, submission: _Submission
-    ) -> tuple[list[Write], HeadwaterError] | None:
-        """Writes that the shard refuses, and why. When it has no room for all it takes those that
-        came first."""
-        try:
-            self._core.submit_to(shard, submission.ticket(durability))
-        except OverloadedError as refusal:
-            if len(submission.writes) == 1:
-                return submission.writes, refusal
-            first, second = submission.halves()
-            refused = self._hand_over(shard, durability, first)
-            if refused is None:
-                return self._hand_over(shard, durability, second)
-            return refused[0] + second.writes, refused[1]
-        except HeadwaterError as refusal:
-            return submission.writes, refusal
-        return None
+            self._publisher.failed(left, mistake_as_answer(mistake))
+        if self._core.on_published is not None and any(write.done for write in writes):
+            self._core.on_published()  # they were answered at once
 
     def _join(
         self,
         write: Write,
         frames: FramesOfBatch,
-        submissions: dict[tuple[int, Durability], _Submission],
+        submissions: dict[Address, Submission[Write]],
     ) -> None:
         """Put a write into the submission of its shard and class; or make it visible at once, where
         nothing of it goes into the log."""
@@ -337,30 +262,29 @@ class Appender:
         write.buffer, write.offsets, write.lengths, write.flags = frames
         write.tags = write.records.tags
         durability = topic.log.settings.durability
-        control, control_frames = self._control(write)
+        control, control_frames = self._control(write) if _brings_control(write) else _NO_CONTROL
         body, count = write.buffer, len(write.offsets)
-        if durability is not Durability.FSYNC:
+        if durability is not _FSYNC:
             write.logged = durability.is_logged
             durability = self._class_for(write, durability)
             is_next = write.first_seq == topic.log.visible_seq + 1
             if not durability.is_logged and topic.creation is None and is_next:
-                self._answered_at_once = True
                 self._publisher.published([write])
                 return
             if not write.logged:
                 body, count = b"", 0  # only its creation, if anything, goes into the log
-        if durability is Durability.FSYNC:
+        if durability is _FSYNC:
             write.waits = True
             topic.waiting += 1
         address = topic.shard, durability
         submission = submissions.get(address)
         if submission is None:
-            submission = submissions[address] = _Submission()
+            submission = submissions[address] = Submission()
         if control:
             body = b"".join((*control, body))
         submission.add(write, body, control_frames + count)
 
-    def _control(self, write: Write) -> tuple[list[bytes], int]:
+    def _control(self, write: Write) -> tuple[Sequence[bytes], int]:
         """What stands in front of its records in their group, and how many frames these are."""
         topic, records = write.topic, write.records
         control = [] if topic.creation is None else [topic.creation]
@@ -418,18 +342,9 @@ class Appender:
         return True
 
 
-def _waits(submission: tuple[tuple[int, Durability], _Submission]) -> bool:
+def _waits(submission: tuple[Address, Submission[Write]]) -> bool:
     (_, durability), _ = submission
     return durability is Durability.FSYNC
-
-
-def _answer_to(mistake: Exception) -> HeadwaterError:
-    """To writes that were not sent because of it; who answers a client logs what it was."""
-    error: HeadwaterError = InvariantError("something went wrong here; nothing was written")
-    if isinstance(mistake, MemoryError):
-        error = OverloadedError("there is no memory for this write; nothing was written, try again")
-    error.__cause__ = mistake
-    return error
 
 
 def _remember(write: Write) -> list[bytes]:
@@ -438,6 +353,17 @@ def _remember(write: Write) -> list[bytes]:
         encode_idempotency(topic_id, IdempotencyEntry(*keyed, expires_ts, write.created), write.ts)
         for keyed in write.keys
     ]
+
+
+def _brings_control(write: Write) -> bool:
+    """Something stands in front of its records in their group; of most there is nothing."""
+    topic = write.topic
+    return bool(
+        topic.creation is not None
+        or topic.inbound is not None
+        or write.keys
+        or write.records.deliver_at
+    )
 
 
 def _columns_of(write: Write) -> Columns:

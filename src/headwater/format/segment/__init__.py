@@ -1,23 +1,21 @@
 """Topic segments: one `.data` file of record frames and one `.idx` file of fixed entries each."""
 
-from headwater.format.segment.entry import (
+from headwater.format.segment.frame import (
     ENTRY_BYTES,
     INDEX_ENTRY,
     MEMORY_FLAGS,
+    SEGMENT_FRAME,
+    SEGMENT_FRAME_BYTES_MIN,
     Entries,
+    FrameState,
     IndexFlag,
+    SegmentRecord,
     bad_entries,
     check_shifts,
+    decode_segment_frame,
     index_flags,
     pack_entries,
     seal_checks,
-)
-from headwater.format.segment.frame import (
-    SEGMENT_FRAME,
-    SEGMENT_FRAME_BYTES_MIN,
-    FrameState,
-    SegmentRecord,
-    decode_segment_frame,
     segment_frame_size,
 )
 from headwater.format.segment.identity import (

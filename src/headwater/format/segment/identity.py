@@ -22,13 +22,13 @@ from typing import Final
 
 from headwater.core.arrays import numpy
 from headwater.format.frame import CHECKSUM_BYTES, LENGTH_BYTES
-from headwater.format.segment.entry import (
+from headwater.format.segment.frame import (
     CHECK_PRIME,
+    SEGMENT_FRAME_LEN_MIN,
     SEQ_WEIGHT,
     Entries,
     check_shifts,
 )
-from headwater.format.segment.frame import SEGMENT_FRAME_LEN_MIN
 
 SEQ_MAX: Final = 10**16 - 1
 """The largest seq whose segment name still sorts where it belongs."""

@@ -23,20 +23,18 @@ from headwater.core.errors import FormatError
 from headwater.format.checksum import checksum64
 from headwater.format.frame import CHECKSUM_BYTES, FRAME, FRAME_BYTES_MIN, LENGTH_BYTES, FrameType
 from headwater.format.layout import Layout
-from headwater.format.segment.entry import (
+from headwater.format.segment.frame import (
     INDEX_ENTRY,
     MEMORY_FLAGS,
-    Entries,
-    IndexFlag,
-    index_flags,
-    seal_checks,
-)
-from headwater.format.segment.frame import (
     SEGMENT_FRAME,
     SEGMENT_FRAME_BYTES_MIN,
     SEGMENT_FRAME_LEN_MIN,
     STATE_BYTES,
+    Entries,
     FrameState,
+    IndexFlag,
+    index_flags,
+    seal_checks,
 )
 from headwater.native import compiled
 

@@ -12,19 +12,17 @@ from typing import Any, Final
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
 from headwater.format.frame import CHECKSUM_BYTES, LENGTH_BYTES, FrameFlag
-from headwater.format.segment.entry import (
-    INDEX_ENTRY,
-    Entries,
-    IndexFlag,
-    index_flags,
-    seal_checks,
-)
 from headwater.format.segment.frame import (
+    INDEX_ENTRY,
     SEGMENT_FRAME,
     SEGMENT_FRAME_BYTES_MIN,
     STATE_BYTES,
+    Entries,
     FrameState,
+    IndexFlag,
     decode_segment_frame,
+    index_flags,
+    seal_checks,
 )
 from headwater.format.segment.run import Integers, at_each_byte, hash_ranges, heads_at
 from headwater.native import compiled

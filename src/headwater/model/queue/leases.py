@@ -13,10 +13,10 @@ A job is in exactly one state:
 | blocked | delivered too often, and could not be put away | the next try |
 | unreadable | damaged, and there is no dead letter topic to put it in | the topic gets one |
 
-Ready jobs cost nothing: the fresh ones are the topic's own index behind a cursor. Nothing here
-reads a clock. Deadlines and delays are monotonic microseconds, so a wall clock that jumps moves
-none of them. Only scheduled delivery (`deliver_at`) is about the calendar, which the caller passes
-in as a time that follows the wall clock without leaps.
+Ready jobs cost nothing: the fresh ones are what a scan of the topic's own index finds behind a
+cursor. Nothing here reads a clock. Deadlines and delays are monotonic microseconds, so a wall clock
+that jumps moves none of them. Only scheduled delivery (`deliver_at`) is about the calendar, which
+the caller passes in as a time that follows the wall clock without leaps.
 """
 
 from __future__ import annotations
@@ -26,11 +26,52 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from headwater.core.arrays import numpy
 from headwater.core.units import US_PER_MS
+from headwater.model.index import SeqIndex
 from headwater.model.queue.grant import Claims, Deadlines, ExhaustedJob, Grant, Verdict, judge
 from headwater.model.queue.held import Held
-from headwater.model.queue.live_jobs import LiveSeqs, next_live
 from headwater.model.queue.waiting import Delays, FifoKeys
+from headwater.model.slots import DEAD
+
+_FEW: Final = 8
+"""Up to here one check each is quicker than numpy."""
+
+
+def next_live(jobs: SeqIndex, from_seq: int, wanted: int) -> tuple[Sequence[int], int]:
+    """At most `wanted` live seqs from here on, and how far the scan went.
+
+    It scans one stretch, so there may be more live seqs; the next call goes on. Where all of it is
+    alive, the result is a range: nothing is made for each of them.
+    """
+    first = jobs.first_live(from_seq)
+    if first >= jobs.next_seq:
+        return [], jobs.next_seq
+    if wanted <= _FEW:
+        seqs = [first]
+        while len(seqs) < wanted and (seq := jobs.first_live(seqs[-1] + 1)) < jobs.next_seq:
+            seqs.append(seq)
+        return seqs, seqs[-1] + 1
+    end = min(first + wanted, jobs.next_seq)
+    if jobs.all_live(first, end):
+        return range(first, end), end
+    live = numpy.flatnonzero(jobs.flags(first, end) & DEAD == 0)
+    return (live + first).tolist(), end
+
+
+def fitting(jobs: SeqIndex, seqs: Sequence[int], bytes_max: int) -> int:
+    """How many of these, from the first, have no more payload than that together."""
+    if jobs.live_bytes <= bytes_max:
+        return len(seqs)  # all jobs together are no more than that
+    first, end = seqs[0], seqs[-1] + 1
+    if end - first == len(seqs) and int(jobs.peek(first, end)["len"].sum()) <= bytes_max:
+        return len(seqs)  # mostly they are neighbours, and small
+    for count, seq in enumerate(seqs):
+        bytes_max -= jobs.payload_at(seq)
+        if bytes_max < 0:
+            return count
+    return len(seqs)
+
 
 DRAW_SLOTS_MAX: Final = 16_384
 """Seqs one draw passes at most; for more the caller draws again."""
@@ -97,7 +138,7 @@ class QueueLeases:
     def in_flight(self) -> int:
         return len(self.leases) + len(self.leaving)
 
-    def ready(self, jobs: LiveSeqs) -> int:
+    def ready(self, jobs: SeqIndex) -> int:
         """Live jobs that no worker holds and nothing keeps back."""
         out = self.in_flight + len(self.delays) + len(self.scheduled)
         return max(jobs.live_count - out - self.kept_back, 0)
@@ -107,7 +148,7 @@ class QueueLeases:
         """Jobs that no worker gets until an operator acts or a retry succeeds."""
         return len(self.blocked) + len(self.unreadable)
 
-    def has_fresh(self, jobs: LiveSeqs) -> bool:
+    def has_fresh(self, jobs: SeqIndex) -> bool:
         """The cursor has not seen everything yet."""
         return self.claim_cursor < jobs.next_seq
 
@@ -153,7 +194,7 @@ class QueueLeases:
             elif not self._put_away(seq):
                 self._ready_again(seq)
 
-    def draw(self, jobs: LiveSeqs, wanted: int) -> Sequence[int]:
+    def draw(self, jobs: SeqIndex, wanted: int) -> Sequence[int]:
         """Take the next jobs out of line, reclaimed ones first; no other claim gets them.
 
         They must be granted or put back. Takes about as long as there are jobs wanted. Fewer may
@@ -169,7 +210,7 @@ class QueueLeases:
             drawn = [*drawn, *fresh] if drawn else fresh
         return drawn
 
-    def _draw_reclaimed(self, jobs: LiveSeqs, wanted: int) -> list[int]:
+    def _draw_reclaimed(self, jobs: SeqIndex, wanted: int) -> list[int]:
         drawn: list[int] = []
         reclaim = self.reclaim
         while reclaim and len(drawn) < wanted:

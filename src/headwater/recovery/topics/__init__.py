@@ -13,7 +13,7 @@ snapshot and the log; `snapshots` and `stored_topic` read what was checkpointed.
 
 Beside an owner, `report` believes what two surveys in a row agree on, and `follower` reads on
 from where a survey ended. `parallel_survey` gives the same report as a survey with the files
-scanned anywhere. `open_wal` is all of it for the engine: lock, recover, replay, write.
+scanned anywhere. `repair.open_wal` is all of it for the engine: lock, recover, replay, write.
 
 Start reading with `survey`, then `scan`.
 """

@@ -1,28 +1,38 @@
-"""From a directory after any crash to positions a writer can go on from.
+"""From a directory after any crash to a log that a writer goes on with.
 
 Survey every shard, decide by the table, refuse before anything is touched, then the few repairs
 that lose nothing: an unfinished rotation or trim is finished, a torn tail is quarantined and
 overwritten with zeros. Doing it once, twice or after another crash in the middle gives the same
 log (I4).
+
+`open_wal` is all of it for the engine: lock, recover, replay, write.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from headwater.config.wal import WalSettings
-from headwater.disk import NO_ROOM, Disk, OpenMode, opened, sync_file, sync_names
-from headwater.recovery.directory import access_error
+from headwater.core.clock import Clock
+from headwater.core.errors import AccessError
+from headwater.disk import NO_ROOM, DirectoryLock, Disk, OpenMode, opened, sync_file, sync_names
+from headwater.format.names import WAL_DIRECTORY
+from headwater.observe.waits import Waits
+from headwater.recovery.directory import access_error, accessing
 from headwater.recovery.repair import cut_tail, write_again
+from headwater.recovery.topics.replay import FrameGroup, replay
 from headwater.recovery.topics.report import WalReport, inspect_wal
 from headwater.recovery.topics.scan import FileScan
+from headwater.recovery.topics.snapshots import LatestSnapshot, find_snapshot
 from headwater.recovery.topics.survey import ShardSurvey
 from headwater.recovery.topics.table import FileVerdict
 from headwater.wal.dialect import LogPosition, OpenFile
-from headwater.wal.sharded import shard_directory
+from headwater.wal.policy import SyncPolicy
+from headwater.wal.sharded import ShardedWal, shard_directory
+from headwater.wal.ticket import Listener, resolve_quietly
 
 LogIdSource = Callable[[], int]
 
@@ -53,12 +63,10 @@ def recover(
     directories = [
         shard_directory(wal_directory, index, settings.shards) for index in range(settings.shards)
     ]
-    try:
+    with accessing(wal_directory):
         _make_directories(disk, [wal_directory, *directories])
         for shard in report.shards:
             _repair(disk, shard)
-    except OSError as error:
-        raise access_error(wal_directory, error) from error
     run = 1 + max((shard.chain.run for shard in report.shards), default=0)
     surveys = {shard.directory: shard for shard in report.shards}
     positions = [_position(surveys.get(path), run, new_log_id) for path in directories]
@@ -113,3 +121,75 @@ def _position(shard: ShardSurvey | None, run: int, new_log_id: LogIdSource) -> L
     # Behind a loss, a new file; its number must be above every file that is there.
     frame = max(chain.next_frame, last.number + 1)
     return LogPosition(frame, chain.chain, log_id, run, oldest, open_file=None)
+
+
+def claim_directory(disk: Disk, directory: PurePath) -> DirectoryLock:
+    """Make the directory if its parent is there, and own it. One clear error otherwise."""
+    with accessing(directory):
+        if not disk.is_directory(directory):
+            if disk.exists(directory):
+                raise AccessError("not a directory", path=directory, advice="name a directory")
+            disk.make_directory(directory)
+        if not disk.is_directory(directory / WAL_DIRECTORY):
+            # Nothing was ever written here: the name may be as new as the directory.
+            sync_names(disk, directory.parent)
+        return disk.lock_directory(directory)
+
+
+@dataclass(slots=True)
+class OpenWal:
+    """A recovered, locked log. Replay first, then `start`, then submit."""
+
+    disk: Disk
+    directory: PurePath
+    lock: DirectoryLock
+    recovered: RecoveredWal
+    wal: ShardedWal
+    snapshot: LatestSnapshot
+
+    def replay(self) -> Iterator[FrameGroup]:
+        return replay(self.disk, self.recovered.report.shards)
+
+    def start(self) -> None:
+        with accessing(self.directory):
+            self.wal.start()
+
+    def close(self) -> None:
+        try:
+            self.wal.close()
+        finally:
+            self.lock.release()
+
+
+def open_wal(
+    disk: Disk,
+    directory: PurePath,
+    settings: WalSettings,
+    clock: Clock,
+    listener: Listener = resolve_quietly,
+    policy: SyncPolicy | None = None,
+    make_wal: type[ShardedWal] = ShardedWal,
+    waits: Waits | None = None,
+) -> OpenWal:
+    lock = claim_directory(disk, directory)
+    try:
+        # First, because it may be refused: what is refused leaves everything as it was.
+        snapshot = find_snapshot(disk, directory)
+        recovered = recover(disk, directory / WAL_DIRECTORY, settings)
+        wal = make_wal(
+            disk,
+            recovered.directories,
+            recovered.positions,
+            settings,
+            clock,
+            listener,
+            policy,
+            waits,
+        )
+    except OSError as error:
+        lock.release()
+        raise access_error(directory, error) from error
+    except BaseException:
+        lock.release()
+        raise
+    return OpenWal(disk, directory, lock, recovered, wal, snapshot)

@@ -52,7 +52,7 @@ from headwater.recovery.topics.survey import (
     read_log_file,
 )
 from headwater.spark.jobs.job import MapAll
-from headwater.store.failures import file_work
+from headwater.store.segment import file_work
 
 
 class MappedFiles:

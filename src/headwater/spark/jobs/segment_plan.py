@@ -56,10 +56,9 @@ from headwater.store.appender import is_full, room_for
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_index import cold_index_bytes, flagged_copy
 from headwater.store.cold_tier import open_cold_tier
-from headwater.store.failures import file_work
 from headwater.store.pair import create_file, end_of
 from headwater.store.reclaim import choose_drops
-from headwater.store.segment import Segment
+from headwater.store.segment import Segment, file_work
 from headwater.store.segment_stores import LocalSegmentStore, temporary_path
 from headwater.store.topic_files import TopicFiles
 

@@ -38,18 +38,37 @@ class PartitionReading:
 
 
 @dataclass(slots=True)
+class _Raised:
+    """An offset that only rises: as it was answered, and as it was asked for at most."""
+
+    offset: int = 0
+    requested: int = 0
+    answers: list[tuple[float, int]] = field(default_factory=list)
+
+    def request(self, offset: int) -> None:
+        self.requested = max(self.requested, offset)
+
+    def answer(self, offset: int, at: float) -> None:
+        self.answers.append((at, offset))
+        self.offset = max(self.offset, offset)
+
+    def lose_power(self, since: float) -> None:
+        self.answers = [each for each in self.answers if each[0] < since]
+        self.offset = max((offset for _, offset in self.answers), default=0)
+
+    def may_be(self, offset: int) -> bool:
+        return self.offset <= offset <= max(self.requested, self.offset)
+
+
+@dataclass(slots=True)
 class _PartitionLedger:
     acked: dict[int, tuple[Message, float]] = field(default_factory=dict)
     read: dict[int, bytes] = field(default_factory=dict)
     """What consumers saw."""
     high: int = 0
-    low: int = 0
-    low_requested: int = 0
-    """DeleteRecords up to here was sent; `low` is what was answered."""
-    committed: int = 0
-    committed_requested: int = 0
-    commits: list[tuple[float, int]] = field(default_factory=list)
-    deletes: list[tuple[float, int]] = field(default_factory=list)
+    low: _Raised = field(default_factory=_Raised)
+    """By DeleteRecords."""
+    committed: _Raised = field(default_factory=_Raised)
 
 
 class KafkaLedger:
@@ -85,25 +104,19 @@ class KafkaLedger:
 
     def request_commit(self, partition: int, offset: int) -> None:
         with self._lock:
-            state = self.partitions[partition]
-            state.committed_requested = max(state.committed_requested, offset)
+            self.partitions[partition].committed.request(offset)
 
     def commit(self, partition: int, offset: int, at: float) -> None:
         with self._lock:
-            state = self.partitions[partition]
-            state.commits.append((at, offset))
-            state.committed = max(state.committed, offset)
+            self.partitions[partition].committed.answer(offset, at)
 
     def request_delete(self, partition: int, offset: int) -> None:
         with self._lock:
-            state = self.partitions[partition]
-            state.low_requested = max(state.low_requested, offset)
+            self.partitions[partition].low.request(offset)
 
     def delete(self, partition: int, low: int, at: float) -> None:
         with self._lock:
-            state = self.partitions[partition]
-            state.deletes.append((at, low))
-            state.low = max(state.low, low)
+            self.partitions[partition].low.answer(low, at)
 
     def acked_end(self, partition: int) -> int:
         with self._lock:
@@ -114,10 +127,8 @@ class KafkaLedger:
             for state in self.partitions.values():
                 state.acked = {at: each for at, each in state.acked.items() if each[1] < since}
                 state.read.clear()
-                state.commits = [each for each in state.commits if each[0] < since]
-                state.deletes = [each for each in state.deletes if each[0] < since]
-                state.committed = max((offset for _, offset in state.commits), default=0)
-                state.low = max((low for _, low in state.deletes), default=0)
+                state.committed.lose_power(since)
+                state.low.lose_power(since)
                 state.high = 0
 
     def check(
@@ -131,11 +142,10 @@ class KafkaLedger:
                 state = self.partitions[number]
                 name = f"{self.topic}/{number}"
                 wrong += self._partition_findings(name, number, state, reading)
-                wrong += self._commit_findings(name, state, committed.get(number, 0))
+                wrong += self._commit_findings(name, state.committed, committed.get(number, 0), at)
                 everywhere.update(reading.messages.values())
-                state.high, state.low = reading.high, max(state.low, reading.low)
-                state.commits.append((at, state.committed))
-                state.deletes.append((at, state.low))
+                state.high = reading.high
+                state.low.answer(reading.low, at)
             if self.is_idempotent:
                 wrong += [
                     f"I2: {value!r} is there {count} times"
@@ -154,10 +164,10 @@ class KafkaLedger:
             wrong.append(f"I6: {name} has no {missing[:10]} of {reading.low} to {reading.high}")
         if reading.high < state.high:
             wrong.append(f"I3: the end of {name} is {reading.high}, it was {state.high}")
-        if not state.low <= reading.low <= max(state.low_requested, state.low):
+        if not state.low.may_be(reading.low):
             wrong.append(
-                f"I8: {name} begins at {reading.low}, deleted up to {state.low} "
-                f"or {state.low_requested}"
+                f"I8: {name} begins at {reading.low}, deleted up to {state.low.offset} "
+                f"or {state.low.requested}"
             )
         last: dict[str, int] = {}
         for offset in offsets:
@@ -184,11 +194,14 @@ class KafkaLedger:
         return wrong
 
     @staticmethod
-    def _commit_findings(name: str, state: _PartitionLedger, committed: int) -> list[str]:
-        if not state.committed <= committed <= max(state.committed_requested, state.committed):
-            return [
-                f"commit: {name} is at {committed}; answered {state.committed}, "
-                f"requested {state.committed_requested}"
-            ]
-        state.committed = committed
-        return []
+    def _commit_findings(name: str, known: _Raised, committed: int, at: float) -> list[str]:
+        wrong = []
+        if known.may_be(committed):
+            known.offset = committed
+        else:
+            wrong.append(
+                f"commit: {name} is at {committed}; answered {known.offset}, "
+                f"requested {known.requested}"
+            )
+        known.answer(known.offset, at)
+        return wrong

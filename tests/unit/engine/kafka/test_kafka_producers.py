@@ -10,6 +10,7 @@ from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError, OverloadedError
 from headwater.engine.kafka.group_state import Committed
 from headwater.engine.kafka.topics import apply_event
+from headwater.engine.owner import Pending
 from headwater.engine.partition import Produced
 from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.events import TopicMadeEvent
@@ -111,12 +112,11 @@ def test_nothing_of_a_new_producer_gets_before_a_batch_that_was_refused() -> Non
     life.create("orders")
     partition = life.partition("orders")
 
-    def overload() -> None:
+    def overload() -> Pending[Produced]:
         partition.append(batch_of("all there is room for"), Durability.FSYNC)
-        with pytest.raises(OverloadedError):
-            partition.append(sent(0), Durability.FSYNC)
+        return partition.append(sent(0), Durability.FSYNC)
 
-    life.owner.call(overload)
+    assert isinstance(life.owner.call(overload).error, OverloadedError)
     assert refusal(life, sent(2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     first = life.append("orders", sent(0)).base_offset
     assert life.append("orders", sent(2)).base_offset == first + 2

@@ -200,7 +200,10 @@ def test_batches_behind_a_refused_one_have_the_offsets_that_are_true() -> None:
     group = [batch_of("x" * 5_000), batch_of("tiny")]
 
     def both() -> Any:
-        pendings = [partition.append(batch, Durability.FSYNC) for batch in group]
+        pendings = []
+        for batch in group:
+            pendings.append(partition.append(batch, Durability.FSYNC))
+            life.owner.end_turn()
         assert life.owner.shard is not None
         waiting = life.owner.shard._groups
         assert isinstance(waiting, QueuedGroups)

@@ -10,9 +10,9 @@ import cramjam
 import pytest
 import zstandard
 
-from headwater.format.kafka import compression
+from headwater.format.kafka import records
 from headwater.format.kafka.batch import CODECS, BatchError
-from headwater.format.kafka.compression import (
+from headwater.format.kafka.records import (
     RATIO_FREE_BYTES,
     RATIO_MAX,
     BombError,
@@ -48,8 +48,8 @@ BOMB = bytes(40 * 1024 * 1024)
 @pytest.mark.parametrize("codec", [GZIP, SNAPPY, LZ4, ZSTD], ids=CODECS[1:])
 def test_a_bomb_is_stopped_while_it_goes_off(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
     squeezed = compress(codec, BOMB)
-    monkeypatch.setattr(compression, "RATIO_FREE_BYTES", 1024)
-    monkeypatch.setattr(compression, "RATIO_MAX", 10)
+    monkeypatch.setattr(records, "RATIO_FREE_BYTES", 1024)
+    monkeypatch.setattr(records, "RATIO_MAX", 10)
     limit = output_limit(len(squeezed))
     tracemalloc.start()
     try:

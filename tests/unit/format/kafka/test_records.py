@@ -20,8 +20,13 @@ from headwater.format.kafka.batch import (
     check_batch,
     read_header,
 )
-from headwater.format.kafka.compression import compress
-from headwater.format.kafka.records import BatchProducer, NewRecord, decode_records, encode_batch
+from headwater.format.kafka.records import (
+    BatchProducer,
+    NewRecord,
+    compress,
+    decode_records,
+    encode_batch,
+)
 from tests.kafka.kafka_python import kafka
 
 EVERY_CODEC = range(len(CODECS))
