@@ -255,7 +255,7 @@ class AsyncFace(AsyncReadFace):
         (1000), retry_ms_max, idle_ms (end when nothing came for so long), stop (a `Stop`), on_done
         (called for each job). See `WorkOptions`.
         """
-        return await work_async(self, topic, handler, WorkOptions(**options), self._clock)
+        return await work_async(self._call, topic, handler, WorkOptions(**options), self._clock)
 
     # -- routers
 

@@ -254,7 +254,7 @@ class Face(ReadFace):
         (1000), retry_ms_max, idle_ms (end when nothing came for so long), stop (a `Stop`), on_done
         (called for each job). See `WorkOptions`.
         """
-        return work(self, topic, handler, WorkOptions(**options), self._clock)
+        return work(self._call, topic, handler, WorkOptions(**options), self._clock)
 
     # -- routers
 

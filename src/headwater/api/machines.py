@@ -4,17 +4,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from headwater.api import machine_requests as requests
 from headwater.api.machine_requests import Moved, WatchFilter, watch_filter
 from headwater.wire import machine_answers as answers
 
+T = TypeVar("T")
+
 
 class MachineCalls(Protocol):
-    """How a call of machines is carried out."""
+    """How a call of machines is carried out. It gives the answer that belongs to the call."""
 
-    def __call__(self, call: requests.MachineCall, /) -> Any: ...
+    def __call__(self, call: requests.MachineCall, /) -> T: ...  # type: ignore[type-var, unused-ignore]
 
 
 class Machines:
@@ -32,20 +34,15 @@ class Machines:
         self, machine: str, version: int, definition: dict[str, Any]
     ) -> answers.MachinePutAnswer:
         """Define a version of a machine. It never changes; the same again does nothing."""
-        answer: answers.MachinePutAnswer = self._call(
-            requests.PutMachine(machine, version, definition)
-        )
-        return answer
+        return self._call(requests.PutMachine(machine, version, definition))
 
     def get_machine(self, machine: str, version: int | None = None) -> answers.MachineAnswer:
         """A version of a machine, the newest without one."""
-        answer: answers.MachineAnswer = self._call(requests.GetMachine(machine, version))
-        return answer
+        return self._call(requests.GetMachine(machine, version))
 
     def list_machines(self) -> answers.MachineListAnswer:
         """All machines, by name, with their versions."""
-        answer: answers.MachineListAnswer = self._call(requests.ListMachines())
-        return answer
+        return self._call(requests.ListMachines())
 
     def draw(
         self,
@@ -56,8 +53,7 @@ class Machines:
         instance_id: str | None = None,
     ) -> str:
         """A picture of a machine: Mermaid text or `svg`, with the state of an instance marked."""
-        answer: str = self._call(requests.DrawMachine(machine, version, form, instance_id))
-        return answer
+        return self._call(requests.DrawMachine(machine, version, form, instance_id))
 
     def create_instance(
         self,
@@ -71,15 +67,13 @@ class Machines:
     ) -> answers.InstanceMadeAnswer:
         """Make an instance, of the newest version without one, under a new id without one. With
         `ttl_ms` it deletes itself after so long."""
-        answer: answers.InstanceMadeAnswer = self._call(
+        return self._call(
             requests.CreateInstance(machine, version, instance_id, context, idempotency_key, ttl_ms)
         )
-        return answer
 
     def get_instance(self, instance_id: str) -> answers.InstanceAnswer:
         """An instance: its state and context."""
-        answer: answers.InstanceAnswer = self._call(requests.GetInstance(instance_id))
-        return answer
+        return self._call(requests.GetInstance(instance_id))
 
     def list_instances(
         self,
@@ -90,10 +84,7 @@ class Machines:
         offset: int = 0,
     ) -> answers.InstanceListAnswer:
         """Instances, by id; of one machine, in one state, as wanted."""
-        answer: answers.InstanceListAnswer = self._call(
-            requests.ListInstances(machine, state, limit, offset)
-        )
-        return answer
+        return self._call(requests.ListInstances(machine, state, limit, offset))
 
     def apply_event(
         self,
@@ -108,7 +99,7 @@ class Machines:
     ) -> answers.EventAppliedAnswer:
         """Apply an event: the first transition whose guard holds is taken, the payload is merged
         into the context. Expectations that do not hold are a CONFLICT."""
-        answer: answers.EventAppliedAnswer = self._call(
+        return self._call(
             requests.ApplyEvent(
                 instance_id,
                 event,
@@ -119,61 +110,48 @@ class Machines:
                 idempotency_key,
             )
         )
-        return answer
 
     def delete_instance(
         self, instance_id: str, *, idempotency_key: str | None = None
     ) -> answers.InstanceDeletedAnswer:
         """Delete an instance. Its history stays in the log until that is compacted."""
-        answer: answers.InstanceDeletedAnswer = self._call(
-            requests.DeleteInstance(instance_id, idempotency_key)
-        )
-        return answer
+        return self._call(requests.DeleteInstance(instance_id, idempotency_key))
 
     def migrate_instance(
         self, instance_id: str, version: int, state_map: dict[str, str] | None = None
     ) -> answers.MigratedAnswer:
         """Move an instance to another version of its machine; `state_map` names the new states
         where names differ."""
-        answer: answers.MigratedAnswer = self._call(
-            requests.MigrateInstance(instance_id, version, state_map)
-        )
-        return answer
+        return self._call(requests.MigrateInstance(instance_id, version, state_map))
 
     def batch(
         self, operations: Sequence[requests.Request], *, mode: str = "atomic"
     ) -> answers.BatchAnswer:
         """Up to 100 of `headwater.CreateInstance`, `ApplyEvent` and `DeleteInstance`: `atomic`, all
         or nothing, or `best_effort`, each for itself."""
-        answer: answers.BatchAnswer = self._call(requests.Batch(operations, mode))
-        return answer
+        return self._call(requests.Batch(operations, mode))
 
     def history(self, instance_id: str, *, limit: int = 100) -> answers.HistoryAnswer:
         """What happened to an instance, oldest first: the newest `limit` entries."""
-        answer: answers.HistoryAnswer = self._call(requests.ReadHistory(instance_id, limit))
-        return answer
+        return self._call(requests.ReadHistory(instance_id, limit))
 
     def snapshot_instance(self, instance_id: str) -> answers.InstanceSnapshotAnswer:
         """Write one instance to a snapshot of its own."""
-        answer: answers.InstanceSnapshotAnswer = self._call(requests.SnapshotInstance(instance_id))
-        return answer
+        return self._call(requests.SnapshotInstance(instance_id))
 
     def read_wal(
         self, from_offset: int = 0, *, limit: int = 100, newest: bool = False
     ) -> answers.WalReadAnswer:
         """Entries of the log, whatever they are about: from an offset on, or the newest."""
-        answer: answers.WalReadAnswer = self._call(requests.ReadWal(from_offset, limit, newest))
-        return answer
+        return self._call(requests.ReadWal(from_offset, limit, newest))
 
     def wal_stats(self) -> answers.WalStatsAnswer:
         """How large the log is, and what it has done."""
-        answer: answers.WalStatsAnswer = self._call(requests.GetWalStats())
-        return answer
+        return self._call(requests.GetWalStats())
 
     def compact(self) -> answers.CompactedAnswer:
         """Take a snapshot, and drop the log before it. Happens by itself, too."""
-        answer: answers.CompactedAnswer = self._call(requests.Compact())
-        return answer
+        return self._call(requests.Compact())
 
     def watch(
         self,

@@ -9,71 +9,47 @@ a slow claim delays no ack, and a slow handler loses no lease.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, TypeVar
 
+from headwater.api import call_list as calls
+from headwater.api.call_list import ApiCall
 from headwater.api.jobs import Handler, HeldJobs, OutcomeBatch, WorkDone, WorkOptions
 from headwater.api.thread_crew import HANDLER_ERRORS, Bell, Crew
 from headwater.core.clock import Clock
 from headwater.core.errors import HeadwaterError
-from headwater.core.results import Claimed, ClaimedJob, LeaseResult, TopicState
+from headwater.core.results import ClaimedJob
+
+T = TypeVar("T")
 
 
 class QueueCalls(Protocol):
-    """What a worker needs: a client has it, and so has an open database."""
+    """How a call is carried out: by a client, or by an open database."""
 
-    def state(self, topic: str) -> TopicState: ...
-
-    def claim(
-        self, topic: str, node: str, limit: int = 1, *, lease_ms: int | None, wait_ms: int
-    ) -> Claimed: ...
-
-    def ack(
-        self, topic: str, node: str, seqs: Sequence[int], *, lease_ids: Sequence[int] | None
-    ) -> LeaseResult: ...
-
-    def nack(
-        self,
-        topic: str,
-        node: str,
-        seqs: Sequence[int],
-        *,
-        lease_ids: Sequence[int] | None,
-        delay_ms: int,
-    ) -> LeaseResult: ...
-
-    def extend(
-        self,
-        topic: str,
-        node: str,
-        seqs: Sequence[int],
-        *,
-        lease_ids: Sequence[int] | None,
-        lease_ms: int | None,
-    ) -> LeaseResult: ...
+    def __call__(self, call: ApiCall[T], /) -> T: ...
 
 
 def work(
-    queue: QueueCalls, topic: str, handler: Handler, options: WorkOptions, clock: Clock
+    call: QueueCalls, topic: str, handler: Handler, options: WorkOptions, clock: Clock
 ) -> WorkDone:
     """Works until it is stopped or idle for too long, or its calls are refused."""
     lease_ms = options.lease_ms
     if lease_ms is None:
-        state = queue.state(topic)
+        state = call(calls.StateCall(topic))
         lease_ms = int(state.config["lease_ms"])
-    return Worker(queue, topic, handler, options, clock, lease_ms).run()
+    return Worker(call, topic, handler, options, clock, lease_ms).run()
 
 
 class Worker:
     def __init__(
         self,
-        queue: QueueCalls,
+        call: QueueCalls,
         topic: str,
         handler: Handler,
         options: WorkOptions,
         clock: Clock,
         lease_ms: int,
     ) -> None:
-        self._queue = queue
+        self._call = call
         self._topic = topic
         self._handler = handler
         self._options = options
@@ -125,12 +101,9 @@ class Worker:
             if not room:
                 self._room.wait(None)
                 continue
-            claimed = self._queue.claim(
-                self._topic,
-                options.node,
-                room,
-                lease_ms=held.lease_ms,
-                wait_ms=options.wait_ms(now_us() - busy_us),
+            wait_ms = options.wait_ms(now_us() - busy_us)
+            claimed = self._call(
+                calls.ClaimCall(self._topic, options.node, room, held.lease_ms, wait_ms)
             )
             if claimed.jobs:
                 self._begin(claimed.jobs)
@@ -185,23 +158,17 @@ class Worker:
             self._room.ring()
 
     def _report(self, batch: OutcomeBatch) -> None:
-        queue, node = self._queue, self._options.node
-        seqs, lease_ids = batch.seqs, batch.lease_ids
-        if batch.delay_ms is None:
-            answer = queue.ack(self._topic, node, seqs, lease_ids=lease_ids)
-        else:
-            answer = queue.nack(
-                self._topic, node, seqs, lease_ids=lease_ids, delay_ms=batch.delay_ms
-            )
+        jobs = self._topic, self._options.node, batch.seqs, batch.lease_ids
+        answer = self._call(
+            calls.AckCall(*jobs)
+            if batch.delay_ms is None
+            else calls.NackCall(*jobs, batch.delay_ms)
+        )
         with self._crew.lock:
             self._held.reported(batch, answer)
         self._room.ring()
 
     def _hold(self, jobs: Sequence[ClaimedJob]) -> None:
-        self._queue.extend(
-            self._topic,
-            self._options.node,
-            [job.record.seq for job in jobs],
-            lease_ids=[job.lease_id for job in jobs],
-            lease_ms=self._held.lease_ms,
-        )
+        seqs, lease_ids = [job.record.seq for job in jobs], [job.lease_id for job in jobs]
+        held = self._topic, self._options.node, seqs, lease_ids
+        self._call(calls.ExtendCall(*held, self._held.lease_ms))

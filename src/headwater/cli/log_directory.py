@@ -14,7 +14,7 @@ from headwater.format.names import (
     WAL_DIRECTORY,
     is_log_name,
 )
-from headwater.recovery.directory import access_error, list_directory
+from headwater.recovery.directory import accessing, list_directory
 
 DirectoryArgument = Annotated[
     Path,
@@ -35,7 +35,7 @@ class LogDirectory:
 
 def find_log(disk: Disk, directory: Path) -> LogDirectory:
     directory = directory.resolve() if directory.name in ("", "..") else directory
-    try:
+    with accessing(directory):
         if not disk.is_directory(directory):
             if not disk.exists(directory):
                 raise RequestError(f"there is no directory {directory}; check the path")
@@ -46,8 +46,6 @@ def find_log(disk: Disk, directory: Path) -> LogDirectory:
         names = list_directory(disk, directory)
         if WAL_DIRECTORY in names and disk.is_directory(directory / WAL_DIRECTORY):
             return LogDirectory(directory / WAL_DIRECTORY, directory, is_whole=True)
-    except OSError as error:
-        raise access_error(directory, error) from error
     if any(map(is_log_name, names)):
         data = directory.absolute().parent if directory.name == WAL_DIRECTORY else None
         return LogDirectory(directory, data)

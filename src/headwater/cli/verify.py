@@ -18,7 +18,7 @@ from headwater.disk import PosixDisk
 from headwater.engine.maintenance.reports import keep_report
 from headwater.engine.read_only.directory_check import DirectoryReport, verify_directory
 from headwater.format.names import WAL_DIRECTORY
-from headwater.recovery.directory import access_error
+from headwater.recovery.directory import accessing
 
 
 def verify(
@@ -65,15 +65,13 @@ def verify(
 
 
 def _refuse_other_places(disk: PosixDisk, directory: PurePath) -> None:
-    try:
+    with accessing(directory):
         if not disk.exists(directory):
             raise RequestError(f"there is no directory {directory}; check the path")
         if not disk.is_directory(directory / WAL_DIRECTORY):
             raise RequestError(
                 f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
             )
-    except OSError as error:
-        raise access_error(directory, error) from error
 
 
 def _findings(report: DirectoryReport) -> list[dict[str, Any]]:

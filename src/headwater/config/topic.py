@@ -71,8 +71,9 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
         return self.durability is Durability.FSYNC
 
     def to_stored(self) -> dict[str, Any]:
-        """Plain values for control frames and snapshots: every setting, no alias."""
-        return {name: _plain(getattr(self, name)) for name in self.__struct_fields__}
+        """Plain values for control frames and snapshots: every setting, no alias. All topics with
+        these settings share them, so nothing writes to them."""
+        return _stored(self)
 
     def to_wire(self) -> dict[str, Any]:
         """Plain values for answers, with the alias."""
@@ -81,6 +82,11 @@ class TopicSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_
 
 Choice = TypeVar("Choice", bound=Enum)
 Check = Callable[[str, Any], Any]
+
+
+@lru_cache(maxsize=1_024)
+def _stored(settings: TopicSettings) -> dict[str, Any]:
+    return {name: _plain(getattr(settings, name)) for name in settings.__struct_fields__}
 
 
 def _plain(value: Any) -> Any:

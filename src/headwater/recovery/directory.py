@@ -7,7 +7,8 @@ owner, Spark's jobs and recovery itself.
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Final, Generic, TypeVar
@@ -25,8 +26,15 @@ _HINTS: Final = {
 
 
 def list_directory(disk: Disk, path: PurePath) -> list[str]:
-    try:
+    with accessing(path):
         return disk.list_directory(path)
+
+
+@contextmanager
+def accessing(path: PurePath) -> Iterator[None]:
+    """What the system does not give inside is an `access_error`."""
+    try:
+        yield
     except OSError as error:
         raise access_error(path, error) from error
 

@@ -7,17 +7,19 @@ import random
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 import headwater
+from headwater.api.call_list import ApiCall, ClaimCall
 from headwater.client import GiveBackError, Outcome, Stop
 from headwater.core import errors
 from headwater.core.results import ClaimedJob
 from tests.e2e.client.conftest import QUICK
 from tests.rig.server_process import ServerProcess
 
+T = TypeVar("T")
 pytestmark = pytest.mark.e2e
 
 
@@ -136,11 +138,11 @@ def test_an_interrupted_worker_leaves_nothing_in_its_hands(client: headwater.Cli
     class Interrupted(headwater.Client):
         claims = 0
 
-        def claim(self, *words: Any, **more: Any) -> Any:
-            self.claims += 1
-            if self.claims > 1:
+        def _call(self, call: ApiCall[T]) -> T:
+            self.claims += isinstance(call, ClaimCall)
+            if self.claims > 1 and isinstance(call, ClaimCall):
                 raise KeyboardInterrupt
-            return super().claim(*words, **more)
+            return super()._call(call)
 
     with (
         Interrupted(str(client._address), retry=QUICK) as interrupted,

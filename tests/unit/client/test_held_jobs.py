@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headwater.api.async_worker import AsyncWorker
+from headwater.api.call_list import ClaimCall, ExtendCall
 from headwater.api.jobs import WorkDone, WorkOptions
 from headwater.api.worker import Worker
 from headwater.core.records import Record
@@ -69,25 +70,21 @@ def options() -> WorkOptions:
 def test_a_worker_of_threads_holds_a_long_job_while_it_settles_short_ones() -> None:
     queue, pause = Queue(ManualClock()), threading.Event()
 
-    class Calls:
-        def claim(self, topic: str, node: str, limit: int, **_: Any) -> Claimed:
-            return queue.given(limit)
-
-        def extend(self, *_: Any, **__: Any) -> LeaseResult:
+    def carry_out(call: Any) -> Any:
+        if isinstance(call, ClaimCall):
+            return queue.given(call.limit)
+        if isinstance(call, ExtendCall):
             return queue.hold()
-
-        def ack(self, topic: str, node: str, seqs: Sequence[int], **_: Any) -> LeaseResult:
-            queue.begin_ack(seqs)
-            while not queue.may_answer():
-                pause.wait(0.001)
-            return queue.acked(seqs)
+        queue.begin_ack(call.seqs)
+        while not queue.may_answer():
+            pause.wait(0.001)
+        return queue.acked(call.seqs)
 
     def handle(job: ClaimedJob) -> None:
         while not queue.may_end(job.record.seq):
             pause.wait(0.001)
 
-    calls: Any = Calls()
-    worker = queue.worker = Worker(calls, "t", handle, options(), queue.clock, LEASE_MS)
+    worker = queue.worker = Worker(carry_out, "t", handle, options(), queue.clock, LEASE_MS)
     assert worker.run() == WorkDone(LAST, 0, 0)
     assert not queue.was_lost
 
@@ -96,28 +93,24 @@ def test_a_worker_of_a_loop_holds_a_long_job_while_it_settles_short_ones() -> No
     async def story() -> None:
         queue = Queue(ManualClock())
 
-        class Calls:
-            async def claim(self, topic: str, node: str, limit: int, **_: Any) -> Claimed:
+        async def carry_out(call: Any) -> Any:
+            if isinstance(call, ClaimCall):
                 await asyncio.sleep(0)
-                return queue.given(limit)
-
-            async def extend(self, *_: Any, **__: Any) -> LeaseResult:
+                return queue.given(call.limit)
+            if isinstance(call, ExtendCall):
                 return queue.hold()
-
-            async def ack(
-                self, topic: str, node: str, seqs: Sequence[int], **_: Any
-            ) -> LeaseResult:
-                queue.begin_ack(seqs)
-                while not queue.may_answer():
-                    await asyncio.sleep(0)
-                return queue.acked(seqs)
+            queue.begin_ack(call.seqs)
+            while not queue.may_answer():
+                await asyncio.sleep(0)
+            return queue.acked(call.seqs)
 
         async def handle(job: ClaimedJob) -> None:
             while not queue.may_end(job.record.seq):
                 await asyncio.sleep(0)
 
-        calls: Any = Calls()
-        worker = queue.worker = AsyncWorker(calls, "t", handle, options(), queue.clock, LEASE_MS)
+        worker = queue.worker = AsyncWorker(
+            carry_out, "t", handle, options(), queue.clock, LEASE_MS
+        )
         assert await worker.run() == WorkDone(LAST, 0, 0)
         assert not queue.was_lost
 
@@ -129,23 +122,18 @@ def test_a_worker_of_a_loop_gives_back_jobs_whose_handlers_never_got_a_turn() ->
         given_back: list[int] = []
         chosen = options()
 
-        class Calls:
-            async def claim(self, *_: Any, **__: Any) -> Claimed:
+        async def carry_out(call: Any) -> Any:
+            if isinstance(call, ClaimCall):
                 chosen.stop.set()  # before any of these jobs can begin
                 records = [Record(seq, 1, None, None, b"null", None) for seq in (1, 2)]
                 return Claimed([ClaimedJob(record, 1, 0, 1) for record in records], 0)
-
-            async def nack(
-                self, topic: str, node: str, seqs: Sequence[int], **_: Any
-            ) -> LeaseResult:
-                given_back.extend(seqs)
-                return LeaseResult(list(seqs), [], 0, 0, {})
+            given_back.extend(call.seqs)
+            return LeaseResult(list(call.seqs), [], 0, 0, {})
 
         async def handle(_job: ClaimedJob) -> None:
             raise AssertionError("it was stopped before")
 
-        calls: Any = Calls()
-        worker = AsyncWorker(calls, "t", handle, chosen, ManualClock(), LEASE_MS)
+        worker = AsyncWorker(carry_out, "t", handle, chosen, ManualClock(), LEASE_MS)
         assert await worker.run() == WorkDone(0, 0, 0)
         assert given_back == [1, 2]
 

@@ -18,7 +18,7 @@ from headwater.cli.show.shown_file import Problem, ShownFile
 from headwater.cli.show.wal_file import show_wal
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
-from headwater.recovery.directory import access_error
+from headwater.recovery.directory import accessing
 from headwater.recovery.topics.survey import read_log_file
 
 
@@ -48,13 +48,11 @@ def show(
 
 
 def _read(disk: Disk, file: PurePath) -> memoryview:
-    try:
+    with accessing(file):
         if not disk.exists(file):
             raise RequestError(f"there is no file {file}; check the path")
         if disk.is_directory(file):
             raise RequestError(f"{file} is a directory; check it with `headwater verify`")
-    except OSError as error:
-        raise access_error(file, error) from error
     return read_log_file(disk, file)
 
 

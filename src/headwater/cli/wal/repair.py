@@ -13,7 +13,7 @@ from headwater.cli.progress import reading
 from headwater.cli.wal.verify import finding_line, report_as_json, shown_directory
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
-from headwater.recovery.directory import access_error
+from headwater.recovery.directory import accessing
 from headwater.recovery.finding import Finding
 from headwater.recovery.plan import RepairPlan, RepairStep
 from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
@@ -85,10 +85,8 @@ def _plan_now(disk: Disk, log: LogDirectory) -> Plans:
 
 def _carry_out(disk: Disk, plans: Plans) -> None:
     for plan in plans:
-        try:
+        with accessing(plan.directory):
             plan.carry_out(disk)
-        except OSError as error:
-            raise access_error(plan.directory, error) from error
 
 
 def _show(plans: Plans, log: LogDirectory, as_json: bool, typed: str) -> None:

@@ -28,7 +28,7 @@ from headwater.format.backup import (
 )
 from headwater.format.checksum import RunningChecksum
 from headwater.format.frame import UnknownFrameError
-from headwater.recovery.directory import access_error
+from headwater.recovery.directory import accessing
 from headwater.store.segment import SegmentChangedError, file_work
 
 CHUNK_BYTES: Final = 4 * MIB
@@ -107,14 +107,12 @@ class ArchiveReader:
 
     def __init__(self, disk: Disk, path: PurePath) -> None:
         self._path = path
-        try:
+        with accessing(path):
             if not disk.exists(path):
                 raise RequestError(f"there is no file {path}; check the path")
             if disk.is_directory(path):
                 raise RequestError(f"{path} is a directory, not a backup")
             self._file = disk.open(path, OpenMode.READ)
-        except OSError as error:
-            raise access_error(path, error) from error
         try:
             self.bytes = self._file.size()
             self.manifest = self._find_manifest()

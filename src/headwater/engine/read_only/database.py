@@ -60,7 +60,7 @@ from headwater.engine.topics.operations import (
     topics_operation,
 )
 from headwater.engine.topics.watch import topic_watch, watch_operation
-from headwater.recovery.directory import access_error
+from headwater.recovery.directory import access_error, accessing
 from headwater.store.checked_reads import RecordDamage
 from headwater.store.segment import SegmentChangedError
 
@@ -296,11 +296,9 @@ def open_read_only(
     clock: Clock,
     progress: Progress = lambda _: None,
 ) -> ReadOnlyDatabase:
-    try:
+    with accessing(directory):
         if not disk.is_directory(directory):
             raise RequestError(f"there is no directory {directory}; check the path")
-    except OSError as error:
-        raise access_error(directory, error) from error
     return ReadOnlyDatabase(disk, directory, settings, clock, progress)
 
 

@@ -30,7 +30,7 @@ from headwater.format.segment import (
     segment_file_name,
     topic_directory_name,
 )
-from headwater.recovery.directory import access_error
+from headwater.recovery.directory import accessing
 from headwater.recovery.stores import DEEP_KAFKA, DEEP_MACHINES, DIRECTORY_NAMES, MapSegments, gone
 from headwater.recovery.topics.report import WalReport, inspect_until_stable
 from headwater.recovery.topics.snapshots import snapshot_faults
@@ -168,7 +168,7 @@ def verify_directory(
 ) -> DirectoryReport:
     """Two scans that agree, or one that found nothing."""
     scope = VerifyScope(disk, directory, clock, deep, cold)
-    try:
+    with accessing(directory):
         advance = begin(_data_bytes(disk, directory))
         report = _scan(scope, advance)
         agreed = report.faults
@@ -180,8 +180,6 @@ def verify_directory(
             agreed = [fault for fault in report.faults if fault in earlier]
             if {fault for fault in report.faults if fault.bad} <= earlier:
                 break
-    except OSError as error:
-        raise access_error(directory, error) from error
     report.faults = agreed
     return report
 

@@ -7,6 +7,7 @@ everything again, and says so. Nothing is written.
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import PurePath
 
@@ -14,7 +15,7 @@ from headwater.core.errors import FormatError, NewerFormatError, UnavailableErro
 from headwater.disk import Disk, File, OpenMode
 from headwater.format.mark import MARK_BYTES, decode_mark
 from headwater.format.names import parse_wal_file_name, wal_file_name
-from headwater.recovery.directory import access_error, list_directory
+from headwater.recovery.directory import accessing, list_directory
 from headwater.recovery.topics.replay import FrameGroup
 from headwater.recovery.topics.scan import FileScan, scan_on
 from headwater.recovery.topics.survey import ShardSurvey, find_shard_directories
@@ -105,23 +106,18 @@ class _ShardFollower:
 
     def _rest_of_file(self) -> list[FrameGroup]:
         path = self.directory / wal_file_name(self._number)
-        try:
-            file = self._disk.open(path, OpenMode.READ)
-        except FileNotFoundError as error:
-            if self._disk.exists(self.directory / wal_file_name(self._chain.next_frame)):
-                return []  # read to its end before it was trimmed
-            raise LogChangedError(f"{path} was trimmed away") from error
-        except OSError as error:
-            raise access_error(path, error) from error
-        try:
-            self._refuse_another_log(file)
-            if self._abandoned or not any(file.read(self._end, MARK_BYTES)):
-                return []
-            return self._scan(path, file.view())
-        except OSError as error:
-            raise access_error(path, error) from error
-        finally:
-            file.close()
+        with accessing(path):
+            try:
+                file = self._disk.open(path, OpenMode.READ)
+            except FileNotFoundError as error:
+                if self._disk.exists(self.directory / wal_file_name(self._chain.next_frame)):
+                    return []  # read to its end before it was trimmed
+                raise LogChangedError(f"{path} was trimmed away") from error
+            with closing(file):
+                self._refuse_another_log(file)
+                if self._abandoned or not any(file.read(self._end, MARK_BYTES)):
+                    return []
+                return self._scan(path, file.view())
 
     def _refuse_another_log(self, file: File) -> None:
         head = file.read(0, MARK_BYTES)

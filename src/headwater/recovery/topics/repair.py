@@ -21,7 +21,7 @@ from headwater.core.errors import AccessError
 from headwater.disk import NO_ROOM, DirectoryLock, Disk, OpenMode, opened, sync_file, sync_names
 from headwater.format.names import WAL_DIRECTORY
 from headwater.observe.waits import Waits
-from headwater.recovery.directory import access_error
+from headwater.recovery.directory import access_error, accessing
 from headwater.recovery.repair import cut_tail, write_again
 from headwater.recovery.topics.replay import FrameGroup, replay
 from headwater.recovery.topics.report import WalReport, inspect_wal
@@ -63,12 +63,10 @@ def recover(
     directories = [
         shard_directory(wal_directory, index, settings.shards) for index in range(settings.shards)
     ]
-    try:
+    with accessing(wal_directory):
         _make_directories(disk, [wal_directory, *directories])
         for shard in report.shards:
             _repair(disk, shard)
-    except OSError as error:
-        raise access_error(wal_directory, error) from error
     run = 1 + max((shard.chain.run for shard in report.shards), default=0)
     surveys = {shard.directory: shard for shard in report.shards}
     positions = [_position(surveys.get(path), run, new_log_id) for path in directories]
@@ -127,7 +125,7 @@ def _position(shard: ShardSurvey | None, run: int, new_log_id: LogIdSource) -> L
 
 def claim_directory(disk: Disk, directory: PurePath) -> DirectoryLock:
     """Make the directory if its parent is there, and own it. One clear error otherwise."""
-    try:
+    with accessing(directory):
         if not disk.is_directory(directory):
             if disk.exists(directory):
                 raise AccessError("not a directory", path=directory, advice="name a directory")
@@ -136,8 +134,6 @@ def claim_directory(disk: Disk, directory: PurePath) -> DirectoryLock:
             # Nothing was ever written here: the name may be as new as the directory.
             sync_names(disk, directory.parent)
         return disk.lock_directory(directory)
-    except OSError as error:
-        raise access_error(directory, error) from error
 
 
 @dataclass(slots=True)
@@ -155,10 +151,8 @@ class OpenWal:
         return replay(self.disk, self.recovered.report.shards)
 
     def start(self) -> None:
-        try:
+        with accessing(self.directory):
             self.wal.start()
-        except OSError as error:
-            raise access_error(self.directory, error) from error
 
     def close(self) -> None:
         try:

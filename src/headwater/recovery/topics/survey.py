@@ -13,7 +13,7 @@ from typing import Final
 from headwater.core.arrays import numpy
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
-from headwater.disk import Disk, OpenMode, opened, read_whole
+from headwater.disk import Disk, OpenMode, map_file, opened, read_whole
 from headwater.format.log_state import (
     CURRENT_BYTES_MAX,
     REPAIRS_BYTES_MAX,
@@ -32,7 +32,7 @@ from headwater.format.names import (
     parse_wal_file_name,
     wal_file_name,
 )
-from headwater.recovery.directory import access_error, list_directory, sort_names
+from headwater.recovery.directory import access_error, accessing, list_directory, sort_names
 from headwater.recovery.topics.scan import (
     NOTHING_COVERED,
     CoveredFrames,
@@ -166,30 +166,24 @@ def read_log_file(
     A log file was made of zeros, and most of one may still be. The memory for them is only
     promised: pages that nothing is copied to are never filled.
     """
-    try:
-        with opened(disk, path, OpenMode.READ) as file:
-            end = file.size() if upto is None else upto
-            contents = numpy.zeros(end, numpy.uint8)
-            for at in range(start, end, _CHUNK_BYTES):
-                wanted = min(_CHUNK_BYTES, end - at)
-                chunk = file.read(at, wanted)
-                if chunk != _ZEROS[:wanted]:
-                    contents[at : at + len(chunk)] = numpy.frombuffer(chunk, numpy.uint8)
-                if len(chunk) < wanted:
-                    contents = contents[: at + len(chunk)]
-                    break
-            return contents.data.toreadonly()
-    except OSError as error:
-        raise access_error(path, error) from error
+    with accessing(path), opened(disk, path, OpenMode.READ) as file:
+        end = file.size() if upto is None else upto
+        contents = numpy.zeros(end, numpy.uint8)
+        for at in range(start, end, _CHUNK_BYTES):
+            wanted = min(_CHUNK_BYTES, end - at)
+            chunk = file.read(at, wanted)
+            if chunk != _ZEROS[:wanted]:
+                contents[at : at + len(chunk)] = numpy.frombuffer(chunk, numpy.uint8)
+            if len(chunk) < wanted:
+                contents = contents[: at + len(chunk)]
+                break
+        return contents.data.toreadonly()
 
 
 def map_log_file(disk: Disk, path: PurePath) -> memoryview:
     """The same without a copy. Log files are never made shorter, so the map stays good."""
-    try:
-        with opened(disk, path, OpenMode.READ) as file:
-            return file.view()
-    except OSError as error:
-        raise access_error(path, error) from error
+    with accessing(path):
+        return map_file(disk, path)
 
 
 def _sort_names(disk: Disk, survey: ShardSurvey) -> list[int]:
@@ -234,10 +228,8 @@ def _read_repairs(disk: Disk, survey: ShardSurvey) -> None:
 
 
 def _read_small(disk: Disk, path: PurePath, limit: int) -> bytes:
-    try:
+    with accessing(path):
         return read_whole(disk, path, limit)
-    except OSError as error:
-        raise access_error(path, error) from error
 
 
 def _set_aside_unused(disk: Disk, survey: ShardSurvey, numbers: list[int]) -> list[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+import asyncio
+import itertools
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -17,6 +19,8 @@ from headwater.wire.requests import Body
 
 Handler = Callable[..., Coroutine[Any, Any, None] | None]
 """Of the service that its route names, and of the exchange; once bound, of the exchange alone."""
+_Shape = tuple[bool, ...]
+"""Of each segment of a path whether a parameter stands there."""
 _REMEMBERED_MAX: Final = 4_096
 _REMEMBERED_BYTES_MAX: Final = 320
 
@@ -74,6 +78,10 @@ class LateRoutes(NamedTuple):
     """Of one segment, or of two."""
     load: Callable[[], tuple[Route, ...]]
 
+    def may_have(self, path: bytes) -> bool:
+        segments = path.decode("latin-1").split("/")
+        return any("/".join(segments[:count]) in self.beginnings for count in (2, 3))
+
 
 class RouteTable:
     def __init__(
@@ -85,26 +93,44 @@ class RouteTable:
         self._services = {**services, RouteTable: self}
         self._routes: list[Route] = []
         self._late = list(late)
-        self._by_length: dict[int, list[tuple[tuple[str | None, ...], Route]]] = {}
+        self._by_shape: dict[_Shape, dict[tuple[str, ...], list[Route]]] = {}
+        """By where parameters stand, then by what is written between them."""
+        self._shapes: dict[int, list[_Shape]] = {}
+        """By their length; the one without parameters first."""
         self._add(routes)
         self._remembered: dict[tuple[bytes, bytes], tuple[Route, tuple[str, ...]]] = {}
 
     @property
     def routes(self) -> Sequence[Route]:
         """All of them: those that are late are loaded."""
-        self._load(lambda _late: True)
+        for late in list(self._late):
+            self._take(late, late.load())
         return self._routes
 
-    def _load(self, is_wanted: Callable[[LateRoutes], bool]) -> None:
-        for late in [each for each in self._late if is_wanted(each)]:
-            self._add(late.load())
+    def is_late(self, path: bytes) -> bool:
+        return any(late.may_have(path) for late in self._late)
+
+    async def load(self, path: bytes) -> None:
+        """In another thread: what comes with some routes takes a tenth of a second."""
+        loop = asyncio.get_running_loop()
+        for late in [each for each in self._late if each.may_have(path)]:
+            self._take(late, await loop.run_in_executor(None, late.load))
+
+    def _take(self, late: LateRoutes, routes: Sequence[Route]) -> None:
+        if late in self._late:  # two may have waited for them
+            self._add(routes)
             self._late.remove(late)
 
     def _add(self, routes: Sequence[Route]) -> None:
         self._routes += routes
         for route in routes:
             bound = replace(route, handler=partial(route.handler, self._services[route.served_by]))
-            self._by_length.setdefault(len(bound.parts), []).append((bound.parts, bound))
+            shape = tuple(part is None for part in bound.parts)
+            written = tuple(part for part in bound.parts if part is not None)
+            self._by_shape.setdefault(shape, {}).setdefault(written, []).append(bound)
+        self._shapes = {}
+        for shape in sorted(self._by_shape, key=sum):
+            self._shapes.setdefault(len(shape), []).append(shape)
 
     def find(self, method: bytes, path: bytes) -> tuple[Route, tuple[str, ...]]:
         """The route and its path parameters, or 404 or 405."""
@@ -123,14 +149,10 @@ class RouteTable:
             segments = [unquote(s, errors="strict") for s in path.decode("ascii").split("/")[1:]]
         except UnicodeDecodeError as error:
             raise HttpError("not_found", "the path is not text") from error
-        if self._late:
-            begins = {"/" + segments[0], "/" + "/".join(segments[:2])}
-            self._load(lambda late: not begins.isdisjoint(late.beginnings))
         allowed = []
-        for parts, route in self._fitting(segments):
+        for shape, route in self._fitting(segments):
             if route.method == method or (method == "HEAD" and route.method == "GET"):
-                params = tuple(s for p, s in zip(parts, segments, strict=True) if p is None)
-                return route, params
+                return route, tuple(itertools.compress(segments, shape))
             allowed.append(route.method)
         if allowed:
             raise HttpError(
@@ -140,11 +162,12 @@ class RouteTable:
             )
         raise HttpError("not_found", "there is nothing at this path")
 
-    def _fitting(self, segments: list[str]) -> list[tuple[tuple[str | None, ...], Route]]:
+    def _fitting(self, segments: list[str]) -> Iterator[tuple[_Shape, Route]]:
         """The routes of this path. One that is written out in full wins over a parameter."""
-        fitting = [
-            (parts, route)
-            for parts, route in self._by_length.get(len(segments), ())
-            if all(p is None or p == s for p, s in zip(parts, segments, strict=True))
-        ]
-        return [each for each in fitting if None not in each[0]] or fitting
+        for shape in self._shapes.get(len(segments), ()):
+            written = tuple([s for s, is_open in zip(segments, shape, strict=True) if not is_open])
+            routes = self._by_shape[shape].get(written)
+            if routes is not None:
+                yield from zip(itertools.repeat(shape), routes, strict=False)
+                if not any(shape):
+                    return

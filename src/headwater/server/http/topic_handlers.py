@@ -11,6 +11,7 @@ import msgspec
 from headwater.config.topic import TopicType, check_topic_name
 from headwater.core import limits
 from headwater.core.errors import InvalidRequestError
+from headwater.core.results import TopicState
 from headwater.engine.partition import Partition
 from headwater.engine.queues.claims import Queues
 from headwater.engine.state.topic import Topic
@@ -19,6 +20,7 @@ from headwater.model.scheduler import base_priority
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.backend import Backend, refuse_partitions
 from headwater.server.http.exchange import Exchange, body_of
+from headwater.server.http.operation import HttpOperation
 from headwater.wire.requests import DeleteRequest, decode_request
 
 NAMES_SCANNED_MAX = 20_000
@@ -96,7 +98,7 @@ def describe(backend: Backend, topic: Partition) -> dict[str, Any]:
     return {name: value for name, value in state.items() if value is not None}
 
 
-async def put_topic(backend: Backend, exchange: Exchange) -> None:
+def put_topic(backend: Backend, exchange: Exchange) -> None:
     name = exchange.parameters[0]
     body = body_of(exchange)
     try:
@@ -108,12 +110,13 @@ async def put_topic(backend: Backend, exchange: Exchange) -> None:
     if kafkas is not None:
         kafkas.refuse_new(name)
     existed = backend.engine.find(name) is not None
-    state = await backend.ready_database.drive(create_operation(backend.engine, name, settings))
-    answer(
-        exchange,
-        200 if existed else 201,
-        {"topic": name, "created": not existed, "config": state.config},
-    )
+
+    def answer_state(state: TopicState) -> None:
+        body = {"topic": name, "created": not existed, "config": state.config}
+        answer(exchange, 200 if existed else 201, body)
+
+    operation = create_operation(backend.engine, name, settings)
+    HttpOperation(backend, exchange, operation, answer_state).begin()
 
 
 def get_topic(backend: Backend, exchange: Exchange) -> None:

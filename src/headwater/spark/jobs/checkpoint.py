@@ -30,7 +30,7 @@ from headwater.disk.posix import LOCK_NAME
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import parse_segment_file, topic_directory_name
 from headwater.format.snapshot import META_DIRECTORY, Snapshot, encode_snapshot, snapshot_name
-from headwater.recovery.directory import access_error
+from headwater.recovery.directory import accessing
 from headwater.recovery.topics.catalog import KnownTopic
 from headwater.recovery.topics.scan import FileScan
 from headwater.spark.jobs.checkpoint_source import LogsRead, read_logs
@@ -216,15 +216,13 @@ _OURS = frozenset({LOCK_NAME, TOPICS_DIRECTORY, META_DIRECTORY})
 
 def begin_output(disk: Disk, output: PurePath) -> None:
     """Have the directory, durably; refuse one that holds something else."""
-    try:
+    with accessing(output):
         if disk.exists(output) and not disk.is_directory(output):
             raise RequestError(f"{output} is not a directory; choose another output")
         if not disk.is_directory(output.parent):
             raise RequestError(f"there is no directory {output.parent} to put the output in")
         make_directories(disk, output / TOPICS_DIRECTORY, ours=2)
         strange = sorted(set(disk.list_directory(output)) - _OURS)
-    except OSError as error:
-        raise access_error(output, error) from error
     if strange:
         raise RequestError(
             f"{output} holds {strange[0]}, which no checkpoint leaves; choose another output"

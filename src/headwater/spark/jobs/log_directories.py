@@ -19,7 +19,7 @@ from headwater.format.names import (
     WAL_DIRECTORY,
     is_log_name,
 )
-from headwater.recovery.directory import access_error, list_directory
+from headwater.recovery.directory import access_error, accessing, list_directory
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class JobLog:
 
 def find_logs(disk: Disk, path: PurePath) -> list[JobLog]:
     """The logs at a path, or an error that says what may be there."""
-    try:
+    with accessing(path):
         if not disk.is_directory(path):
             raise RequestError(f"there is no directory {path}; check the path")
         log = _log_at(disk, path)
@@ -39,8 +39,6 @@ def find_logs(disk: Disk, path: PurePath) -> list[JobLog]:
             return [log]
         below = [path / name for name in list_directory(disk, path)]
         logs = [_log_at(disk, each) for each in below if disk.is_directory(each)]
-    except OSError as error:
-        raise access_error(path, error) from error
     several = [log for log in logs if log is not None]
     if not several:
         raise RequestError(
@@ -83,19 +81,15 @@ def owned(disk: Disk, directories: list[PurePath], *, writing: bool = False) -> 
 
 
 def require_data_directory(disk: Disk, directory: PurePath) -> None:
-    try:
+    with accessing(directory):
         if not disk.is_directory(directory / WAL_DIRECTORY):
             raise RequestError(
                 f"{directory} is not a Headwater data directory: there is no {WAL_DIRECTORY}/ in it"
             )
-    except OSError as error:
-        raise access_error(directory, error) from error
 
 
 def require_cold(disk: Disk, cold: str) -> None:
     """An object store says itself what is wrong with it."""
-    try:
+    with accessing(PurePath(cold)):
         if "://" not in cold and not disk.is_directory(PurePath(cold)):
             raise RequestError(f"there is no directory {cold} for the cold tier; check the path")
-    except OSError as error:
-        raise access_error(PurePath(cold), error) from error

@@ -20,7 +20,7 @@ from headwater.core.errors import RequestError
 from headwater.core.units import US_PER_S
 from headwater.disk import Disk, PosixDisk
 from headwater.format.names import PREPARED_NAME
-from headwater.recovery.directory import access_error
+from headwater.recovery.directory import accessing
 from headwater.recovery.finding import Action
 from headwater.spark.jobs.directory_scan import DirectoryScan, scan_directory
 from headwater.spark.jobs.job import MapAll, NoProgress, Progress, Report, SparkMap, tasks_shown
@@ -100,7 +100,7 @@ def verify(
     _refuse_other_directories(disk, directory, options.cold)
     say = (progress or NoProgress()).say
     say("checking everything")
-    try:
+    with accessing(directory):
         scan = scan_directory(disk, directory, options.cold, map_all)
         findings = list(_findings(scan))
         suspects = scan
@@ -116,8 +116,6 @@ def verify(
             findings = [finding for finding in now if finding in earlier]
             if all(finding in earlier for finding in now if finding.bad):
                 break
-    except OSError as error:
-        raise access_error(directory, error) from error
     seconds = (clock.monotonic_us() - began_us) / US_PER_S
     return _report(options, scan, findings, seconds)
 
