@@ -4,12 +4,14 @@ from headwater.disk.posix import PosixDisk, plain_descriptor
 from headwater.disk.protocol import NO_ROOM, Buffer, DirectoryLock, Disk, File, OpenMode
 from headwater.disk.whole_files import (
     cut_file,
+    ensure_directory,
     file_bytes,
     map_file,
     opened,
     read_all,
     read_range,
     read_whole,
+    remove_files,
     replace_file,
     sync_file,
     sync_names,

@@ -25,6 +25,7 @@ from headwater.disk import (
     Disk,
     File,
     OpenMode,
+    ensure_directory,
     opened,
     replace_file,
     sync_file,
@@ -64,9 +65,7 @@ def move_to_quarantine(disk: Disk, path: PurePath) -> None:
 
 def _directory_for(disk: Disk, path: PurePath) -> PurePath:
     directory = path.parent / QUARANTINE_DIRECTORY
-    if not disk.is_directory(directory):
-        disk.make_directory(directory)
-        sync_names(disk, path.parent)
+    ensure_directory(disk, directory)
     return directory
 
 

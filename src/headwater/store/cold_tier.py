@@ -29,7 +29,14 @@ from headwater.core.errors import (
     StorageError,
     UnavailableError,
 )
-from headwater.disk import Buffer, Disk, PosixDisk, read_whole, replace_file, sync_names
+from headwater.disk import (
+    Buffer,
+    Disk,
+    PosixDisk,
+    ensure_directory,
+    read_whole,
+    replace_file,
+)
 from headwater.format.names import COLD_ADDRESS_NAME, TOPICS_DIRECTORY
 from headwater.format.segment import (
     SegmentPart,
@@ -214,9 +221,7 @@ def remember_cold_tier(disk: Disk, directory: PurePath, address: str) -> None:
     if remembered_cold_tier(disk, directory) == address:
         return
     meta = directory / META_DIRECTORY
-    if not disk.is_directory(meta):
-        disk.make_directory(meta)
-        sync_names(disk, directory)
+    ensure_directory(disk, meta)
     contents = msgspec.json.encode(ColdAddress(_VERSION, address)) + b"\n"
     replace_file(disk, meta / COLD_ADDRESS_NAME, contents)
 

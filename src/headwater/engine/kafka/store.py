@@ -14,7 +14,7 @@ from typing import Any
 
 from headwater.config.kafka import KafkaSettings
 from headwater.core.clock import Clock
-from headwater.disk import NO_ROOM, Disk, sync_names
+from headwater.disk import NO_ROOM, Disk, ensure_directory
 from headwater.engine.kafka.batch_appender import BatchAppender
 from headwater.engine.kafka.checkpointer import KafkaCheckpointer
 from headwater.engine.kafka.core import KafkaCore
@@ -227,9 +227,7 @@ class KafkaStore:
 
     def _open(self, progress: Progress) -> None:
         core = self.core
-        if not core.disk.is_directory(core.directory):
-            core.disk.make_directory(core.directory)
-            sync_names(core.disk, core.directory.parent)
+        ensure_directory(core.disk, core.directory)
         recovered = recover_kafka(core.disk, core.directory, lambda part: progress(part / 2))
         if recovered is None:
             self._numbers = itertools.count()

@@ -19,7 +19,7 @@ from typing import Final
 from headwater.config.machines import HistorySettings
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
-from headwater.disk import NO_ROOM, Disk, OpenMode, sync_file, write_all
+from headwater.disk import NO_ROOM, Disk, OpenMode, ensure_directory, sync_file, write_all
 from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.log_reader import CommittedLog, LogGap
 from headwater.engine.owner import Owner
@@ -93,9 +93,7 @@ class Archive:
             self._write(segment.number, kept())
 
     def _write(self, segment: int, rows: Iterable[tuple[int, MachineEntry, int]]) -> None:
-        if not self._disk.is_directory(self._directory):
-            self._disk.make_directory(self._directory)
-            sync_names(self._disk, self._directory.parent)
+        ensure_directory(self._disk, self._directory)
         path = self._directory / history_name(segment)
         temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
         if self._disk.exists(temporary):

@@ -18,7 +18,15 @@ import msgspec
 
 from headwater.core.errors import DamageError, FormatError
 from headwater.core.units import MS_PER_S
-from headwater.disk import Disk, OpenMode, read_all, replace_file, sync_file, write_all
+from headwater.disk import (
+    Disk,
+    OpenMode,
+    ensure_directory,
+    read_all,
+    replace_file,
+    sync_file,
+    write_all,
+)
 from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
 from headwater.engine.machines.answers import InstanceSnapshot
 from headwater.engine.machines.tables import Tables
@@ -80,7 +88,7 @@ class SnapshotFiles:
     def write(self, captured: Captured, before: SnapshotHeading | None) -> WrittenSnapshot:
         """A new snapshot, read back and named in the index beside the one before, which is known to
         be whole: should either go bad, the other and the log hold the same. Older ones go."""
-        self._make_directory()
+        ensure_directory(self._disk, self._directory)
         self._remove_leftovers()
         name = self._free_name(captured.wall_ms // 1_000)
         heading = SnapshotHeading(
@@ -109,7 +117,7 @@ class SnapshotFiles:
         self, instance: Instance, definition: Definition, at_ms: int
     ) -> InstanceSnapshot:
         """One instance in a file of its own, beside the snapshots. Never loaded at start."""
-        self._make_directory()
+        ensure_directory(self._disk, self._directory)
         body = {
             "timestamp": _iso(at_ms),
             "instance": {
@@ -171,11 +179,6 @@ class SnapshotFiles:
         names = self._disk.list_directory(self._directory)
         parsed = [(parse_instance_file_name(name), name) for name in names]
         return sorted((made, name) for made, name in parsed if made is not None)
-
-    def _make_directory(self) -> None:
-        if not self._disk.is_directory(self._directory):
-            self._disk.make_directory(self._directory)
-            sync_names(self._disk, self._directory.parent)
 
     def _remove_leftovers(self) -> None:
         """Snapshots that a crash cut off."""
