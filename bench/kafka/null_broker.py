@@ -22,8 +22,7 @@ import uvloop
 from bench.server.processes import ServerProcess
 from headwater.core.units import KIB, MIB
 from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.codec import decode_request
-from headwater.wire.kafka.headers import read_request_header, response_frame
+from headwater.wire.kafka.codec import decode_request, read_request_header, response_frame
 
 RECEIVED_AT_ONCE: Final = 1 * MIB
 START_BYTES: Final = 1 * KIB

@@ -6,7 +6,7 @@ import socket
 from typing import Any
 
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
-from headwater.wire.kafka.headers import request_frame, response_body_at
+from headwater.wire.kafka.codec import request_frame, response_body_at
 from tests.rig.kafka_client_codec import decode_response
 
 PATIENCE_S = 20.0

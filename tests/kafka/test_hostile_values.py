@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.headers import request_frame
+from headwater.wire.kafka.codec import request_frame
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.unit.wire.kafka.random_values import EVERY_VERSION, fields_of, fill

@@ -11,8 +11,7 @@ from headwater.engine.kafka.store import KafkaStore
 from headwater.server.kafka import cluster
 from headwater.server.kafka.cluster import topic_row
 from headwater.wire.kafka.apis import SUPPORTED, ApiKey
-from headwater.wire.kafka.codec import encode_response
-from headwater.wire.kafka.headers import request_frame
+from headwater.wire.kafka.codec import encode_response, request_frame
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import KafkaLife

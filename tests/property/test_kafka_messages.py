@@ -14,8 +14,8 @@ from headwater.wire.kafka.apis import ApiKey, ProtocolError
 from headwater.wire.kafka.codec import (
     decode_request,
     encode_response,
+    read_request_header,
 )
-from headwater.wire.kafka.headers import read_request_header
 from tests.rig.kafka_client_codec import decode_response, encode_request
 from tests.unit.wire.kafka.random_values import EVERY_VERSION, fields_of, fill, plain, with_defaults
 

@@ -294,11 +294,9 @@ def test_requests_of_one_connection_with_several_keys_take_effect_in_their_order
 
 
 def test_a_writer_without_an_engine_tells_all_to_ask_alone(server: RunningServer) -> None:
-    writer = TurnWriter(server.app.backend)
+    writer = TurnWriter(server.app.backend, server.loop)
     told: list[bytes] = []
-    receiver = TurnReceiver(
-        writer, server.app.access, server.loop, wire_of(server).gateway.receiver.log
-    )
+    receiver = TurnReceiver(writer, server.app.access, wire_of(server).gateway.receiver.log)
     gateway = GatewayTurns(receiver, told.append)
     frame = encode_turn(1, [(0, b"any", 1, 1)], [b""], [b"1"])
     server.inside(lambda: gateway.take(frame))

@@ -47,7 +47,7 @@ class TurnApp(App):
     def __init__(self, settings: Any, clock: Any, loop: Any, *others: Any) -> None:
         super().__init__(settings, clock, loop, *others)
         log = Logger("test")
-        self.wire = Wire(loop, TurnReceiver(self.turn_writer, self.access, loop, log))
+        self.wire = Wire(loop, TurnReceiver(self.turn_writer, self.access, log))
         here = self.services[WriteBatcher]
         assert isinstance(here, WriteBatcher)
         ask = partial(take_write, here)

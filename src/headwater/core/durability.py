@@ -14,6 +14,9 @@ class Durability(Enum):
     DISK = "disk"
     FSYNC = "fsync"
 
+    # There is one of each. The hash that enum has is computed in Python, for every write.
+    __hash__ = object.__hash__
+
     @property
     def waits_for_sync(self) -> bool:
         """True when an ack must wait until the bytes are on stable storage."""

@@ -4,9 +4,10 @@ from headwater.disk.posix import PosixDisk, plain_descriptor
 from headwater.disk.protocol import NO_ROOM, Buffer, DirectoryLock, Disk, File, OpenMode
 from headwater.disk.whole_files import (
     cut_file,
-    ensure_directory,
     file_bytes,
+    have_directory,
     map_file,
+    new_file,
     opened,
     read_all,
     read_range,

@@ -113,13 +113,6 @@ def remove_files(disk: Disk, paths: Iterable[PurePath]) -> None:
         sync_names(disk, there[0].parent)
 
 
-def ensure_directory(disk: Disk, directory: PurePath) -> None:
-    """Have a directory in one that is there; a new one has a durable name on return."""
-    if not disk.is_directory(directory):
-        disk.make_directory(directory)
-        sync_names(disk, directory.parent)
-
-
 def read_whole(disk: Disk, path: PurePath, limit: int) -> bytes:
     """The bytes of a small file, at most `limit` of them."""
     return read_range(disk, path, 0, limit)
@@ -136,6 +129,31 @@ def write_new_file(disk: Disk, path: PurePath, contents: Buffer) -> None:
     with opened(disk, path, OpenMode.CREATE) as file:
         write_all(file, 0, [contents])
         sync_file(file)
+
+
+@contextmanager
+def new_file(disk: Disk, path: PurePath) -> Iterator[File]:
+    """One that is written bit by bit under a temporary name, and gets its own, durably, when it is
+    whole. What there was no room for does not take the room."""
+    temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
+    if disk.exists(temporary):
+        disk.unlink(temporary)  # left by a crash; it was never the file
+    with opened(disk, temporary, OpenMode.CREATE) as file:
+        try:
+            yield file
+            sync_file(file)
+        except OSError:
+            disk.unlink(temporary)
+            raise
+    disk.rename(temporary, path)
+    sync_names(disk, path.parent)
+
+
+def have_directory(disk: Disk, path: PurePath) -> None:
+    """A directory is there from now on, also after a crash."""
+    if not disk.is_directory(path):
+        disk.make_directory(path)
+        sync_names(disk, path.parent)
 
 
 def cut_file(disk: Disk, path: PurePath, length: int) -> None:

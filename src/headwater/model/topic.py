@@ -250,10 +250,7 @@ class TopicLog:
             raise InvariantError(f"seq {first_seq} cannot be seen after {self.visible_seq}")
         index = self.index
         before = index.live_bytes
-        if isinstance(ts, int) and len(lengths) == 1:
-            index.append_one(lengths[0], ts, flags[0])
-        else:
-            index.append_many(lengths, ts, flags)
+        index.append_many(lengths, ts, flags)
         if tags is not None:
             self._note_tags(first_seq, tags)
         self.visible_seq += len(lengths)
@@ -262,6 +259,20 @@ class TopicLog:
             self.head_seq = self.visible_seq
         if self._inflight_bytes:
             self._inflight_bytes = max(self._inflight_bytes + before - index.live_bytes, 0)
+
+    def publish_one(self, seq: int, length: int, ts: int, flags: int, tag: Tag) -> None:
+        """The same for one record, which is what most writes are."""
+        if seq != self.visible_seq + 1:
+            raise InvariantError(f"seq {seq} cannot be seen after {self.visible_seq}")
+        self.index.append_one(length, ts, flags)
+        if tag:
+            self.note_tag(tag, seq)
+        self.visible_seq = seq
+        self.last_write_ts = ts
+        if seq > self.head_seq:
+            self.head_seq = seq
+        if self._inflight_bytes:
+            self.give_up(length - OVERHEAD)
 
     def _note_tags(self, first_seq: int, tags: TagsInOrder) -> None:
         known = self.tags

@@ -37,7 +37,7 @@ cdef enum:
     # Shorter ones are done before another thread has the interpreter.
     LONG_BYTES = 0x10000
     # The header of a request in front of the client's name, and of a batch: see
-    # headwater.wire.kafka.headers and headwater.format.kafka.batch, which a test holds it against.
+    # headwater.wire.kafka.codec and headwater.format.kafka.batch, which a test holds it against.
     PRODUCE = 0
     REQUEST_HEADER_BYTES = 10
     ACKS_BYTES = 2

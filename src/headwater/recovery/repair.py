@@ -25,7 +25,7 @@ from headwater.disk import (
     Disk,
     File,
     OpenMode,
-    ensure_directory,
+    have_directory,
     opened,
     replace_file,
     sync_file,
@@ -65,7 +65,7 @@ def move_to_quarantine(disk: Disk, path: PurePath) -> None:
 
 def _directory_for(disk: Disk, path: PurePath) -> PurePath:
     directory = path.parent / QUARANTINE_DIRECTORY
-    ensure_directory(disk, directory)
+    have_directory(disk, directory)
     return directory
 
 

@@ -60,7 +60,7 @@ class App:
         self.access = access = Access(settings)
         room = Room(min(settings.limits.connections, connections_max))
         access.quotas.connections.total = room.connections_max
-        self.turn_writer = TurnWriter(backend)
+        self.turn_writer = TurnWriter(backend, loop)
         writes = LocalWrites(backend, self.turn_writer, settings.limits)
         self._write_batcher = write_batcher = WriteBatcher(writes, settings.limits, loop)
         intake = Intake(loop, self._write_batcher.flush)

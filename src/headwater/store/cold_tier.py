@@ -33,7 +33,7 @@ from headwater.disk import (
     Buffer,
     Disk,
     PosixDisk,
-    ensure_directory,
+    have_directory,
     read_whole,
     replace_file,
 )
@@ -221,7 +221,7 @@ def remember_cold_tier(disk: Disk, directory: PurePath, address: str) -> None:
     if remembered_cold_tier(disk, directory) == address:
         return
     meta = directory / META_DIRECTORY
-    ensure_directory(disk, meta)
+    have_directory(disk, meta)
     contents = msgspec.json.encode(ColdAddress(_VERSION, address)) + b"\n"
     replace_file(disk, meta / COLD_ADDRESS_NAME, contents)
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from headwater.core.errors import InvariantError
 from headwater.native import compiled
-from headwater.wire.kafka import headers
+from headwater.wire.kafka import codec
 from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.codec import response_frame
 from headwater.wire.kafka.error_codes import ErrorCode
-from headwater.wire.kafka.headers import response_frame
 from tests.unit.native.twins import is_compiled, pure
 
 pytestmark = is_compiled
@@ -56,7 +56,7 @@ def outcome(module: Any, twin: bool, function: Any, *arguments: Any) -> Any:
 
 def written_by_both(version: int, number: int, values: dict[str, Any]) -> bytes:
     arguments = ApiKey.PRODUCE, version, number, values
-    found, wanted = (outcome(headers, twin, response_frame, *arguments) for twin in (False, True))
+    found, wanted = (outcome(codec, twin, response_frame, *arguments) for twin in (False, True))
     assert b"".join(found) == b"".join(wanted)
     return b"".join(found)
 
@@ -103,5 +103,5 @@ def test_an_answer_that_cannot_be_is_refused_by_both(row: dict[str, Any]) -> Non
     topics = [{"name": "orders", "partition_responses": [row]}]
     values = {"responses": topics, "throttle_time_ms": 0}
     for twin in (False, True):
-        kind, _ = outcome(headers, twin, response_frame, ApiKey.PRODUCE, 9, 1, values)
+        kind, _ = outcome(codec, twin, response_frame, ApiKey.PRODUCE, 9, 1, values)
         assert kind is InvariantError

@@ -16,7 +16,7 @@ from headwater.format.kafka.batch import HEADER_BYTES, assign_offset
 from headwater.native import compiled
 from headwater.wire.kafka import plain as plain_module
 from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.headers import request_frame
+from headwater.wire.kafka.codec import request_frame
 from headwater.wire.kafka.plain import (
     PlainProduce,
     PlainRow,

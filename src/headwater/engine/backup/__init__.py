@@ -11,18 +11,18 @@ file, with a length and a checksum for every member. The result holds what was a
 it began (I1), and every topic as of one moment; a record deleted before that moment is not in it
 (I8).
 
-Restoring (`restore`) unpacks beside the target, compares every checksum, opens the result
-read-only like any data directory, and only then renames it: a crash leaves no half of it (I7).
-Names in the archive are checked and never become other paths (I16). `point` cuts a restored
-directory back to a point. A verification restores into a directory that it removes again and
-compares what each topic holds (`facts`), by a clock that stands still.
+Restoring (`restore`) unpacks beside the target, compares every checksum, opens the result read-only
+like any data directory, and only then renames it: a crash leaves no half of it (I7). Names in the
+archive are checked and never become other paths (I16). A `RestorePoint` cuts a restored directory
+back to a point. A verification restores into a directory that it removes again and compares what
+each topic holds (`facts`), by a clock that stands still.
 
 Start reading with `backup`, then `restore`.
 """
 
 from headwater.engine.backup.backup import BackupReport, make_backup
-from headwater.engine.backup.point import RestorePoint
 from headwater.engine.backup.restore import (
+    RestorePoint,
     RestoreReport,
     VerifyReport,
     restore_backup,

@@ -9,12 +9,13 @@ checkpoint that is read at the end, and the pass begins again.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
 
 from headwater.core.errors import DamageError, FormatError
-from headwater.disk import Disk, File, OpenMode, file_bytes, read_all
+from headwater.disk import Disk, File, OpenMode, file_bytes, opened, read_all
 from headwater.engine.backup.archive import ArchiveWriter, read_chunks
 from headwater.format.backup import BackupMember
 from headwater.format.kafka.batch import read_sound
@@ -108,8 +109,7 @@ def _numbers(disk: Disk, directory: PurePath) -> tuple[set[int], set[int]]:
 
 def _measure(disk: Disk, directory: PurePath, number: int) -> _Length:
     """By reading, not by a map: the owner may cut the file while it is read."""
-    file = _open(disk, directory / index_name(number))
-    try:
+    with _opened(disk, directory / index_name(number)) as file:
         high = file.size() // ENTRY_BYTES
         while high:
             low = max(high - _ENTRIES_AT_ONCE, 0)
@@ -121,24 +121,21 @@ def _measure(disk: Disk, directory: PurePath, number: int) -> _Length:
                 return _Length(low + count, end)
             high = low
         return _Length(0, 0)
-    finally:
-        file.close()
 
 
 def _copy(
     disk: Disk, archive: ArchiveWriter, directory: PurePath, name: str, size: int | None
 ) -> BackupMember:
-    file = _open(disk, directory / name)
-    try:
+    with _opened(disk, directory / name) as file:
         length = file.size() if size is None else size
         return archive.add(f"{KAFKA_DIRECTORY}/{name}", read_chunks(file, 0, length), length)
-    finally:
-        file.close()
 
 
-def _open(disk: Disk, path: PurePath) -> File:
+@contextlib.contextmanager
+def _opened(disk: Disk, path: PurePath) -> Iterator[File]:
     try:
-        return disk.open(path, OpenMode.READ)
+        with opened(disk, path, OpenMode.READ) as file:
+            yield file
     except FileNotFoundError as error:
         raise SegmentChangedError(f"{path.name} is gone meanwhile") from error
 

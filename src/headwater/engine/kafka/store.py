@@ -14,7 +14,7 @@ from typing import Any
 
 from headwater.config.kafka import KafkaSettings
 from headwater.core.clock import Clock
-from headwater.disk import NO_ROOM, Disk, ensure_directory
+from headwater.disk import NO_ROOM, Disk, have_directory
 from headwater.engine.kafka.batch_appender import BatchAppender
 from headwater.engine.kafka.checkpointer import KafkaCheckpointer
 from headwater.engine.kafka.core import KafkaCore
@@ -227,7 +227,7 @@ class KafkaStore:
 
     def _open(self, progress: Progress) -> None:
         core = self.core
-        ensure_directory(core.disk, core.directory)
+        have_directory(core.disk, core.directory)
         recovered = recover_kafka(core.disk, core.directory, lambda part: progress(part / 2))
         if recovered is None:
             self._numbers = itertools.count()

@@ -19,8 +19,16 @@ from typing import Final
 from headwater.config.machines import HistorySettings
 from headwater.core.errors import FormatError
 from headwater.core.units import MIB
-from headwater.disk import NO_ROOM, Disk, OpenMode, ensure_directory, sync_file, write_all
-from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
+from headwater.disk import (
+    NO_ROOM,
+    Disk,
+    OpenMode,
+    have_directory,
+    new_file,
+    opened,
+    write_all,
+)
+from headwater.disk.whole_files import sync_names
 from headwater.engine.machines.log_reader import CommittedLog, LogGap
 from headwater.engine.owner import Owner
 from headwater.format.machines.entry import MachineEntry, encode_entry
@@ -93,13 +101,8 @@ class Archive:
             self._write(segment.number, kept())
 
     def _write(self, segment: int, rows: Iterable[tuple[int, MachineEntry, int]]) -> None:
-        ensure_directory(self._disk, self._directory)
-        path = self._directory / history_name(segment)
-        temporary = path.with_name(path.name + TEMPORARY_SUFFIX)
-        if self._disk.exists(temporary):
-            self._disk.unlink(temporary)  # a crash cut it off
-        file = self._disk.open(temporary, OpenMode.CREATE)
-        try:
+        have_directory(self._disk, self._directory)
+        with new_file(self._disk, self._directory / history_name(segment)) as file:
             index, waiting = bytearray(), bytearray()
             size = newest_ms = 0
             for offset, entry, at in rows:
@@ -110,14 +113,6 @@ class Archive:
                     size += write_all(file, size, [waiting])
                     waiting = bytearray()
             write_all(file, size, [waiting, encode_ending(segment, bytes(index), newest_ms)])
-            sync_file(file)
-        except OSError:
-            self._disk.unlink(temporary)  # what there was no room for must not take the room
-            raise
-        finally:
-            file.close()
-        self._disk.rename(temporary, path)
-        sync_names(self._disk, self._directory)
 
     def prune(self, now_ms: int) -> None:
         """Files whose entries are all too old, and the oldest beyond the bytes."""
@@ -136,16 +131,14 @@ class Archive:
 
     def _measure(self, path: PurePath, segment: int) -> tuple[int, int]:
         """Its bytes, and when its newest entry was made; a damaged file is as new as can be."""
-        file = self._disk.open(path, OpenMode.READ)
-        size = file.size()
-        try:
+        with opened(self._disk, path, OpenMode.READ) as file:
+            size = file.size()
             end = max(size - HISTORY_FOOTER.size, 0)
-            footer = decode_footer(file.read(end, HISTORY_FOOTER.size), size, segment)
+            try:
+                footer = decode_footer(file.read(end, HISTORY_FOOTER.size), size, segment)
+            except FormatError:
+                return size, 1 << 62
             return size, footer.newest_ms
-        except FormatError:
-            return size, 1 << 62
-        finally:
-            file.close()
 
     def _segments(self) -> list[int]:
         numbers = map(parse_history_name, self._disk.list_directory(self._directory))

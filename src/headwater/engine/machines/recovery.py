@@ -14,7 +14,7 @@ from typing import Final
 
 from headwater.config.machines import FsyncKind, FsyncPolicy, MachineSettings
 from headwater.config.wal import WalSettings
-from headwater.disk import Disk, ensure_directory
+from headwater.disk import Disk, have_directory
 from headwater.engine.machines.snapshots import fill_from_snapshot
 from headwater.engine.machines.tables import Tables
 from headwater.format.machines.names import SNAPSHOTS_DIRECTORY, segment_of, within_segment
@@ -105,7 +105,7 @@ def snapshots_directory(directory: PurePath) -> PurePath:
 
 def make_directories(disk: Disk, directory: PurePath) -> None:
     for each in (directory, wal_directory(directory), snapshots_directory(directory)):
-        ensure_directory(disk, each)
+        have_directory(disk, each)
 
 
 def recover(

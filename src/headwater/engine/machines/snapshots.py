@@ -20,11 +20,10 @@ from headwater.core.errors import DamageError, FormatError
 from headwater.core.units import MS_PER_S
 from headwater.disk import (
     Disk,
-    OpenMode,
-    ensure_directory,
+    have_directory,
+    new_file,
     read_all,
     replace_file,
-    sync_file,
     write_all,
 )
 from headwater.disk.whole_files import TEMPORARY_SUFFIX, sync_names
@@ -88,7 +87,7 @@ class SnapshotFiles:
     def write(self, captured: Captured, before: SnapshotHeading | None) -> WrittenSnapshot:
         """A new snapshot, read back and named in the index beside the one before, which is known to
         be whole: should either go bad, the other and the log hold the same. Older ones go."""
-        ensure_directory(self._disk, self._directory)
+        have_directory(self._disk, self._directory)
         self._remove_leftovers()
         name = self._free_name(captured.wall_ms // 1_000)
         heading = SnapshotHeading(
@@ -101,7 +100,10 @@ class SnapshotFiles:
             captured.doubt_before,
             captured.damaged_entries,
         )
-        size = self._write_file(name, heading, captured)
+        size = 0
+        with new_file(self._disk, self._directory / name) as file:
+            for block in _blocks(heading, captured):
+                size += write_all(file, size, [block])
         contents = read_all(self._disk, self._directory / name)
         for _ in decode_blocks(contents):
             continue  # what cannot be read back must not replace what can
@@ -117,7 +119,7 @@ class SnapshotFiles:
         self, instance: Instance, definition: Definition, at_ms: int
     ) -> InstanceSnapshot:
         """One instance in a file of its own, beside the snapshots. Never loaded at start."""
-        ensure_directory(self._disk, self._directory)
+        have_directory(self._disk, self._directory)
         body = {
             "timestamp": _iso(at_ms),
             "instance": {
@@ -198,23 +200,6 @@ class SnapshotFiles:
         while (name := snapshot_file_name(unix_seconds, number) + suffix) in taken:
             number += 1
         return name
-
-    def _write_file(self, name: str, heading: SnapshotHeading, captured: Captured) -> int:
-        temporary = self._directory / (name + TEMPORARY_SUFFIX)
-        file = self._disk.open(temporary, OpenMode.CREATE)
-        try:
-            size = 0
-            for block in _blocks(heading, captured):
-                size += write_all(file, size, [block])
-            sync_file(file)
-        except OSError:
-            self._disk.unlink(temporary)  # what there was no room for must not take the room
-            raise
-        finally:
-            file.close()
-        self._disk.rename(temporary, self._directory / name)
-        sync_names(self._disk, self._directory)
-        return size
 
 
 _ADVICE: Final = "restore a backup, or use the version of Headwater that wrote it"

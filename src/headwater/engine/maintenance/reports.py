@@ -16,7 +16,7 @@ import msgspec
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
-from headwater.disk import Disk, ensure_directory, read_whole, replace_file
+from headwater.disk import Disk, have_directory, read_whole, replace_file
 from headwater.format.names import REPORTS_DIRECTORY
 
 REPORT_BYTES_MAX: Final = 1 * MIB
@@ -40,7 +40,7 @@ class Reports(NamedTuple):
 def make_reports_directory(disk: Disk, directory: PurePath) -> None:
     """Reports about this data directory are kept from now on."""
     path = directory / REPORTS_DIRECTORY
-    ensure_directory(disk, path)
+    have_directory(disk, path)
 
 
 def keep_report(

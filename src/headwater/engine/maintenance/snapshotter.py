@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from headwater.disk import ensure_directory, replace_file, sync_names
+from headwater.disk import have_directory, replace_file, sync_names
 from headwater.engine.owner import call_in_slices
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import Topic
@@ -55,7 +55,7 @@ class Snapshotter:
     def _store(self, snapshot: Snapshot) -> None:
         core = self._core
         directory = core.directory / META_DIRECTORY
-        ensure_directory(core.disk, directory)
+        have_directory(core.disk, directory)
         path = directory / snapshot_name(snapshot.number)
         replace_file(core.disk, path, encode_snapshot(snapshot))
         self._remove_old(snapshot.number)

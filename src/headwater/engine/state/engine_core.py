@@ -209,11 +209,18 @@ class EngineCore:
         if logged:
             if topic.logged_upto is not None:
                 topic.logged_upto = chunk.last_seq  # it was on its way when the class changed
-            self.count_tail(topic, chunk)
+            self.count_tail(topic, len(chunk.buffer))
 
-    def count_tail(self, topic: Topic, chunk: TailChunk) -> None:
-        """A chunk of the tail is one that a checkpoint has to put into segments."""
-        size = len(chunk.buffer)
+    def add_to_tail(
+        self, topic: Topic, first_seq: int, buffer: bytes, offsets: Sequence[int]
+    ) -> None:
+        """The same for frames that are in the log, as all records of their topic are."""
+        topic.tail.add(first_seq, buffer, offsets)
+        topic.meta = None
+        self.count_tail(topic, len(buffer))
+
+    def count_tail(self, topic: Topic, size: int) -> None:
+        """So many bytes of the tail are some that a checkpoint has to put into segments."""
         topic.tail_bytes += size
         self.tail_bytes += size
         self.dirty[topic.topic_id] = topic

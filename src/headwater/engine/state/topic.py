@@ -5,8 +5,8 @@ A topic is its rules (`TopicLog`), its newest frames (`Tail`), its files, its qu
 topics and routers point to each other. A name is interned to an id once and the id is never reused.
 
 Everything not yet in a segment must be in the tail, as the frames that went into the log; what is
-in a segment stays as long as the cache has room. A chunk is one submission's bytes, so holding it
-costs nothing per record.
+in a segment stays as long as the cache has room. A chunk is the bytes of submissions, a long one's
+or of several short ones, so holding it costs next to nothing per record.
 
 A copy that a router made is in its destination's memory, and nowhere else, until a checkpoint puts
 it into a segment. Such copies are *unflushed*: a crash takes them, and they are made again from
@@ -23,12 +23,14 @@ from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from operator import attrgetter
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
 from headwater.config.topic import TopicSettings, check_topic_name
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import HeadwaterError, InvariantError, StorageError, TopicNotFoundError
 from headwater.core.results import TopicState
+from headwater.core.units import KIB
 from headwater.engine.owner import Change
 from headwater.engine.partition import ReadPlan, Wakeup
 from headwater.format.control_frames import RouterMark, RouterMeta
@@ -73,6 +75,10 @@ class TopicQueue:
     """A pass is under way that reads keys from files; the next one waits for it."""
 
 
+CHUNK_BYTES_MIN: Final = 4 * KIB
+"""From here on a write is a chunk of its own: copying it costs more than one chunk more."""
+
+
 class TailChunk(NamedTuple):
     first_seq: int
     buffer: bytes
@@ -85,28 +91,38 @@ class TailChunk(NamedTuple):
 
 
 class Tail:
-    """Chunks in seq order without gaps. Appended at the end, dropped from the front."""
+    """Chunks in seq order without gaps. Appended at the end, dropped from the front.
 
-    __slots__ = ("_chunks", "_dropped", "_end_seq", "_firsts")
+    Short runs of frames become a chunk together, once somebody looks or they are long enough: most
+    topics get a record at a time, and a chunk of each would cost more than its bytes.
+    """
+
+    __slots__ = ("_chunks", "_dropped", "_end_seq", "_fresh", "_fresh_bytes")
 
     def __init__(self) -> None:
         self._chunks: list[TailChunk] = []
-        self._firsts: list[int] = []
         self._dropped = 0
-        """Entries at the front that are gone but not yet cut off the lists."""
+        """Entries at the front that are gone but not yet cut off the list."""
         self._end_seq = 0
         """The seq behind the newest; only read while there are any."""
+        self._fresh: list[tuple[bytes, Sequence[int]]] = []
+        """Runs at the end that are in no chunk yet."""
+        self._fresh_bytes = 0
 
     def __len__(self) -> int:
+        self._join()
         return len(self._chunks) - self._dropped
 
     @property
     def first_seq(self) -> int | None:
         """The oldest seq that is here."""
-        return self._firsts[self._dropped] if len(self) else None
+        if len(self._chunks) == self._dropped:
+            self._join()
+        return self.first_chunk.first_seq if len(self._chunks) > self._dropped else None
 
     @property
     def first_chunk(self) -> TailChunk:
+        self._join()
         return self._chunks[self._dropped]
 
     @property
@@ -114,34 +130,65 @@ class Tail:
         return self._end_seq - 1 if len(self) else None
 
     def append(self, chunk: TailChunk) -> None:
-        first_seq = chunk.first_seq
-        chunks = self._chunks
-        if first_seq != self._end_seq and len(chunks) > self._dropped:
+        self._join()
+        self._continue(chunk.first_seq, len(chunk.offsets))
+        self._chunks.append(chunk)
+
+    def add(self, first_seq: int, buffer: bytes, offsets: Sequence[int]) -> None:
+        """Frames of records that may share a chunk with those before and behind them."""
+        if len(buffer) >= CHUNK_BYTES_MIN:
+            self.append(TailChunk(first_seq, buffer, offsets))
+            return
+        self._continue(first_seq, len(offsets))
+        self._fresh.append((buffer, offsets))
+        self._fresh_bytes += len(buffer)
+        if self._fresh_bytes >= CHUNK_BYTES_MIN:
+            self._join()
+
+    def _continue(self, first_seq: int, count: int) -> None:
+        if first_seq != self._end_seq and (self._fresh or len(self._chunks) > self._dropped):
             raise InvariantError(f"tail ends at seq {self._end_seq - 1}, got seq {first_seq}")
-        self._end_seq = first_seq + len(chunk.offsets)
-        chunks.append(chunk)
-        self._firsts.append(first_seq)
+        self._end_seq = first_seq + count
+
+    def _join(self) -> None:
+        """Make a chunk of what is in none."""
+        fresh = self._fresh
+        if not fresh:
+            return
+        offsets: list[int] = []
+        at = 0
+        for buffer, own in fresh:
+            offsets += [at + offset for offset in own]
+            at += len(buffer)
+        joined = b"".join([buffer for buffer, _ in fresh])
+        self._chunks.append(TailChunk(self._end_seq - len(offsets), joined, offsets))
+        self._fresh = []
+        self._fresh_bytes = 0
 
     def chunks(self, first_seq: int, last_seq: int) -> Iterator[TailChunk]:
         """The chunks that hold any seq of this range, in order."""
-        index = max(bisect_right(self._firsts, first_seq) - 1, self._dropped)
-        while index < len(self._chunks) and self._firsts[index] <= last_seq:
-            yield self._chunks[index]
+        self._join()
+        chunks = self._chunks
+        index = max(bisect_right(chunks, first_seq, key=_first_seq) - 1, self._dropped)
+        while index < len(chunks) and chunks[index].first_seq <= last_seq:
+            yield chunks[index]
             index += 1
 
     def drop_first(self) -> TailChunk:
-        chunk = self._chunks[self._dropped]
+        chunk = self.first_chunk
         self._dropped += 1
         if self._dropped * 2 > len(self._chunks):
             del self._chunks[: self._dropped]
-            del self._firsts[: self._dropped]
             self._dropped = 0
         return chunk
 
     def clear(self) -> None:
         self._chunks.clear()
-        self._firsts.clear()
-        self._dropped = 0
+        self._fresh.clear()
+        self._dropped = self._fresh_bytes = 0
+
+
+_first_seq: Final = attrgetter("first_seq")
 
 
 class TailCache:

@@ -48,6 +48,9 @@ from headwater.model.pressure import SAMPLE_US
 from headwater.wal.ticket import Ticket
 
 _DURABLE: Final = int(FrameFlag.DURABLE)
+_FSYNC: Final = Durability.FSYNC
+_REJECT: Final = Discard.REJECT
+_NO_CONTROL: Final[tuple[Sequence[bytes], int]] = ((), 0)
 _SAMPLE_MS: Final = SAMPLE_US // US_PER_MS
 
 Address = tuple[int, Durability]
@@ -113,11 +116,15 @@ class Appender:
         """Take writes along, to topics that are there and loaded: a write for each topic, or what
         refuses it before it has seqs, in their order."""
         now = self._core.clock.wall_ms()
+        size = sum([records.size for records in batches.values()])
+        try:
+            self._admit(now, size, disable_backpressure=False)
+        except HeadwaterError as refusal:
+            return [refusal] * len(batches)
         started: list[Write | HeadwaterError] = []
         begun: list[Write] = []
         for topic, records in batches.items():
             try:
-                self._admit(now, records.size, disable_backpressure=False)
                 write = self._begin(topic, records, now)
             except HeadwaterError as refusal:
                 started.append(refusal)
@@ -143,7 +150,7 @@ class Appender:
             raise NotAQueueError(f"{topic.name!r} is a log; deliver_at needs a queue")
         if topic.inbound is not None and topic.inbound.is_exact:
             raise _takes_copies_only(topic)
-        if settings.discard is Discard.REJECT:
+        if settings.discard is _REJECT:
             self._topics.evict(topic)  # what expired makes room
         size = records.size
         first_seq = log.assign(len(records.datas), size, expect_head_seq)
@@ -255,9 +262,9 @@ class Appender:
         write.buffer, write.offsets, write.lengths, write.flags = frames
         write.tags = write.records.tags
         durability = topic.log.settings.durability
-        control, control_frames = self._control(write)
+        control, control_frames = self._control(write) if _brings_control(write) else _NO_CONTROL
         body, count = write.buffer, len(write.offsets)
-        if durability is not Durability.FSYNC:
+        if durability is not _FSYNC:
             write.logged = durability.is_logged
             durability = self._class_for(write, durability)
             is_next = write.first_seq == topic.log.visible_seq + 1
@@ -266,7 +273,7 @@ class Appender:
                 return
             if not write.logged:
                 body, count = b"", 0  # only its creation, if anything, goes into the log
-        if durability is Durability.FSYNC:
+        if durability is _FSYNC:
             write.waits = True
             topic.waiting += 1
         address = topic.shard, durability
@@ -277,7 +284,7 @@ class Appender:
             body = b"".join((*control, body))
         submission.add(write, body, control_frames + count)
 
-    def _control(self, write: Write) -> tuple[list[bytes], int]:
+    def _control(self, write: Write) -> tuple[Sequence[bytes], int]:
         """What stands in front of its records in their group, and how many frames these are."""
         topic, records = write.topic, write.records
         control = [] if topic.creation is None else [topic.creation]
@@ -346,6 +353,17 @@ def _remember(write: Write) -> list[bytes]:
         encode_idempotency(topic_id, IdempotencyEntry(*keyed, expires_ts, write.created), write.ts)
         for keyed in write.keys
     ]
+
+
+def _brings_control(write: Write) -> bool:
+    """Something stands in front of its records in their group; of most there is nothing."""
+    topic = write.topic
+    return bool(
+        topic.creation is not None
+        or topic.inbound is not None
+        or write.keys
+        or write.records.deliver_at
+    )
 
 
 def _columns_of(write: Write) -> Columns:

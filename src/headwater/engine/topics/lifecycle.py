@@ -249,7 +249,7 @@ class Topics:
             topic.logged_upto = None
             for chunk in topic.tail.chunks(first, topic.log.visible_seq):
                 if chunk.first_seq >= first:
-                    self._core.count_tail(topic, chunk)
+                    self._core.count_tail(topic, len(chunk.buffer))
 
     def delete(self, topic: Topic, before_seq: int | None, matcher: TagMatcher | None) -> Change:
         """Delete records for good: all below a seq, all that match, or those that are both."""

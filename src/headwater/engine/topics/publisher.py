@@ -10,11 +10,10 @@ Keeps I2, I13, I15.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.results import Appended
-from headwater.core.units import KIB
 from headwater.engine.owner import Change, Pending
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import TailChunk, Topic
@@ -22,9 +21,6 @@ from headwater.engine.topics.lifecycle import Topics
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.engine.turn import Submission
 from headwater.wal.ticket import Ticket
-
-CHUNK_BYTES_MIN: Final = 4 * KIB
-"""From here on a write is a chunk of its own: copying it costs more than one chunk more."""
 
 
 class Keyed(NamedTuple):
@@ -88,26 +84,33 @@ class Write(PendingAppend):
     """Size each record will have in a segment."""
     flags: Sequence[int] = ()
     tags: Sequence[bytes] = ()
-    created = False
-    writers = 1
+    created: bool
+    writers: int
     """How many writes of others it stands for."""
-    waits = False
+    waits: bool
     """Its ack is held until a sync."""
-    logged = True
+    logged: bool
     """Its records are in the log."""
     synced = False
     """Its ack is to wait for a sync, whatever the topic's class says of disk writes."""
-    scheduled: dict[int, int] | None = None
+    scheduled: dict[int, int] | None
     """When jobs of a queue may be delivered, by seq."""
     records: EncodedRecords
     """What it brings."""
-    on_flushed: Callable[[], None] | None = None
+    on_flushed: Callable[[], None] | None
     """Told that the copies in front of it in its group are durable."""
 
     def __init__(self, topic: Topic, first_seq: int, ts: int) -> None:
         self.topic = topic
         self.first_seq = first_seq
         self.ts = ts
+        # Read for each write: what is set here is found sooner than what stands in the class.
+        self.writers = 1
+        self.waits = self.created = False
+        self.logged = True
+        self.keys = ()
+        self.error = self.result = self.on_done = None
+        self.scheduled = self.on_flushed = self._followers = None
 
     @property
     def size(self) -> int:
@@ -127,13 +130,19 @@ class Publisher:
         """As the owner: the answers of the log. They take effect in its order for each topic; the
         writes of one topic are taken together unless something else was answered between them."""
         broken: list[Exception] = []
-        by_topic: dict[Topic, list[Write]] = {}
+        by_topic: dict[Topic, tuple[Write] | list[Write]] = {}
         for ticket in tickets:
             context = ticket.context
             if ticket.error is None and isinstance(context, Submission):
                 self._note_syncs(ticket, context.writes)
                 for write in context.writes:
-                    by_topic.setdefault(write.topic, []).append(write)
+                    writes = by_topic.get(write.topic)
+                    if writes is None:
+                        by_topic[write.topic] = (write,)
+                    elif isinstance(writes, tuple):
+                        by_topic[write.topic] = [*writes, write]
+                    else:
+                        writes.append(write)
             else:
                 self._publish(by_topic, broken)
                 self._take(ticket, broken)
@@ -148,7 +157,9 @@ class Publisher:
         if broken:
             raise broken[0]
 
-    def _publish(self, by_topic: dict[Topic, list[Write]], broken: list[Exception]) -> None:
+    def _publish(
+        self, by_topic: dict[Topic, tuple[Write] | list[Write]], broken: list[Exception]
+    ) -> None:
         """Make these writes visible. One that fails is noted in `broken`: those behind it are
         answered all the same (I15)."""
         for writes in by_topic.values():
@@ -192,17 +203,24 @@ class Publisher:
             # An earlier write failed after its seqs were taken: no client has seen them.
             self._topics.fill_dead(topic, first.first_seq - 1, first.ts, logged=first.logged)
         if len(writes) == 1:
-            log.publish(first.first_seq, first.lengths, first.ts, first.flags, first.tags)
-            chunk = TailChunk(first.first_seq, first.buffer, first.offsets)
-            core.keep_in_tail(topic, chunk, logged=first.logged)
+            if len(first.offsets) == 1:
+                log.publish_one(
+                    first.first_seq, first.lengths[0], first.ts, first.flags[0], first.tags[0]
+                )
+            else:
+                log.publish(first.first_seq, first.lengths, first.ts, first.flags, first.tags)
         else:
             lengths = [length for write in writes for length in write.lengths]
             flags = [flag for write in writes for flag in write.flags]
             tags = [tag for write in writes for tag in write.tags]
             times = [write.ts for write in writes for _ in write.lengths]
             log.publish(first.first_seq, lengths, times, flags, tags)
-            for chunk in _chunks(writes):
-                core.keep_in_tail(topic, chunk)
+        for write in writes:
+            if write.logged and topic.logged_upto is None:
+                core.add_to_tail(topic, write.first_seq, write.buffer, write.offsets)
+            else:
+                chunk = TailChunk(write.first_seq, write.buffer, write.offsets)
+                core.keep_in_tail(topic, chunk, logged=write.logged)
         if first.scheduled is not None:
             topic.schedule(first.scheduled)
         settings = log.settings
@@ -223,7 +241,8 @@ class Publisher:
             counters.records_appended += count
             first_seq = write.first_seq
             last_seq = first_seq + count - 1
-            head_seq = max(head_seq, last_seq)
+            if last_seq > head_seq:
+                head_seq = last_seq
             write.succeed(Appended(first_seq, last_seq, head_seq, write.created, deduped=False))
 
     def failed(self, writes: Sequence[Write], error: HeadwaterError) -> None:
@@ -316,19 +335,6 @@ def _is_gapless(writes: Sequence[Write]) -> bool:
             return False
         seq += len(write.offsets)
     return not topic.dropped
-
-
-def _chunks(writes: Sequence[Write]) -> list[TailChunk]:
-    """What readers and checkpoints are given: small writes joined, large ones as they are."""
-    if len(writes[0].buffer) >= CHUNK_BYTES_MIN:
-        return [TailChunk(write.first_seq, write.buffer, write.offsets) for write in writes]
-    offsets: list[int] = []
-    at = 0
-    for write in writes:
-        offsets += [at + offset for offset in write.offsets]
-        at += len(write.buffer)
-    joined = b"".join([write.buffer for write in writes])
-    return [TailChunk(writes[0].first_seq, joined, offsets)]
 
 
 def _complete_keys(write: Write, now_ms: int) -> None:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 import msgspec
 
 from headwater.core.errors import FormatError, RequestError
-from headwater.disk import Disk, ensure_directory, read_all, replace_file
+from headwater.disk import Disk, have_directory, read_all, replace_file
 from headwater.format.machines.names import (
     global_offset,
     parse_snapshot_file_name,
@@ -186,7 +186,7 @@ def _rewrite_snapshot(disk: Disk, survey: MachineSurvey) -> None:
     a survey finds the same, or the new one whole."""
     directory = survey.snapshots.directory
     salvage = _salvage(disk, survey)
-    ensure_directory(disk, directory)
+    have_directory(disk, directory)
     heading = msgspec.structs.replace(salvage.heading, file=_free_name(disk, salvage, directory))
     encoder = BlockEncoder()
     blocks = [encode_start(), encoder.encode(BlockKind.HEADING, heading)]

@@ -74,15 +74,18 @@ class Usage:
         self.in_flight = 0
         self.streams = 0
 
-    def has_room(self, requests: int) -> bool:
-        """For so many more under way."""
-        return self.in_flight + requests <= self._limits.in_flight_per_key
+    def begin_if_room(self, requests: int) -> bool:
+        """So many requests whose answers come later; False, and none, when there is no room."""
+        in_flight = self.in_flight + requests
+        if in_flight > self._limits.in_flight_per_key:
+            return False
+        self.in_flight = in_flight
+        return True
 
     def begin(self) -> None:
         """A request whose answer comes later."""
-        if not self.has_room(1):
+        if not self.begin_if_room(1):
             raise over_limit("in_flight_per_key", self._limits.in_flight_per_key)
-        self.in_flight += 1
 
     def end(self) -> None:
         self.in_flight -= 1

@@ -75,8 +75,7 @@ class GatewayLinks:
         log: Logger,
     ) -> None:
         self.dispatcher = dispatcher
-        loop = asyncio.get_running_loop()
-        self.turns = TurnReceiver(turn_writer, access, loop, log)
+        self.turns = TurnReceiver(turn_writer, access, log)
         self.log = log
         self._ports = ports
         self._links: set[GatewayLink] = set()

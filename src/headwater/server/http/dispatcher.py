@@ -48,9 +48,21 @@ class Dispatcher:
     def handle(self, exchange: Exchange) -> None:
         """Route a request, check its key, let its handler begin. Never raises."""
         exchange.number = next(self._request_numbers)
-        head, draining = exchange.head, self._backend.draining
-        if head.is_plain_write and not draining and self._take_plain_write(exchange):
+        head = exchange.head
+        if head.is_plain_write and not self._backend.draining and self._take_plain_write(exchange):
             return
+        if head.route is None and self._routes.is_late(head.path):
+            exchange.spawn(self._load_route(exchange))
+        else:
+            self._begin(exchange)
+
+    async def _load_route(self, exchange: Exchange) -> None:
+        await self._routes.load(exchange.head.path)
+        exchange.on_gone = None  # its handler says what ends with the client
+        self._begin(exchange)
+
+    def _begin(self, exchange: Exchange) -> None:
+        head, draining = exchange.head, self._backend.draining
         try:
             route = head.route or self._admit(head)
             if draining and not route.is_open:

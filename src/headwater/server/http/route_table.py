@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -77,6 +78,10 @@ class LateRoutes(NamedTuple):
     """Of one segment, or of two."""
     load: Callable[[], tuple[Route, ...]]
 
+    def may_have(self, path: bytes) -> bool:
+        segments = path.decode("latin-1").split("/")
+        return any("/".join(segments[:count]) in self.beginnings for count in (2, 3))
+
 
 class RouteTable:
     def __init__(
@@ -98,12 +103,22 @@ class RouteTable:
     @property
     def routes(self) -> Sequence[Route]:
         """All of them: those that are late are loaded."""
-        self._load(lambda _late: True)
+        for late in list(self._late):
+            self._take(late, late.load())
         return self._routes
 
-    def _load(self, is_wanted: Callable[[LateRoutes], bool]) -> None:
-        for late in [each for each in self._late if is_wanted(each)]:
-            self._add(late.load())
+    def is_late(self, path: bytes) -> bool:
+        return any(late.may_have(path) for late in self._late)
+
+    async def load(self, path: bytes) -> None:
+        """In another thread: what comes with some routes takes a tenth of a second."""
+        loop = asyncio.get_running_loop()
+        for late in [each for each in self._late if each.may_have(path)]:
+            self._take(late, await loop.run_in_executor(None, late.load))
+
+    def _take(self, late: LateRoutes, routes: Sequence[Route]) -> None:
+        if late in self._late:  # two may have waited for them
+            self._add(routes)
             self._late.remove(late)
 
     def _add(self, routes: Sequence[Route]) -> None:
@@ -134,9 +149,6 @@ class RouteTable:
             segments = [unquote(s, errors="strict") for s in path.decode("ascii").split("/")[1:]]
         except UnicodeDecodeError as error:
             raise HttpError("not_found", "the path is not text") from error
-        if self._late:
-            begins = {"/" + segments[0], "/" + "/".join(segments[:2])}
-            self._load(lambda late: not begins.isdisjoint(late.beginnings))
         allowed = []
         for shape, route in self._fitting(segments):
             if route.method == method or (method == "HEAD" and route.method == "GET"):

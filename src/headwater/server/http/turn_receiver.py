@@ -8,16 +8,14 @@ Keeps I2, I15.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from headwater.core.errors import HeadwaterError
-from headwater.engine.topics.record_encoding import EncodedRecords
-from headwater.format.frame import FrameFlag
+from headwater.engine.topics.record_encoding import EncodedRecords, plain_records
 from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
-from headwater.server.failures import unforeseen
+from headwater.server.failures import logged, unforeseen
 from headwater.server.http.turn_writer import TurnWriter, WriteGroup, call_all
 from headwater.wire.channel import ChannelError
 from headwater.wire.http_errors import error_headers
@@ -27,17 +25,12 @@ if TYPE_CHECKING:
     from headwater.engine.topics.publisher import Write
     from headwater.server.access.quotas import Usage
 
-_HAS_TAG = int(FrameFlag.HAS_TAG)
-
 
 class TurnReceiver:
     """Of one sequencer, for all its gateways."""
 
-    def __init__(
-        self, writer: TurnWriter, access: Access, loop: asyncio.AbstractEventLoop, log: Logger
-    ) -> None:
+    def __init__(self, writer: TurnWriter, access: Access, log: Logger) -> None:
         self._writer = writer
-        self._loop = loop
         self.log = log
         self._usages = [access.quotas.of(key) for key in access.keys.by_place()]
         self._came: list[WriteGroup] = []
@@ -49,11 +42,10 @@ class TurnReceiver:
         """A turn of one gateway. Raises `ChannelError`, or `FormatError`."""
         first, groups = decode_turn(payload)
         if not self._came:
-            self._loop.call_soon(self._submit)
+            self._writer.at_end_of_turn(self._submit)
         for number, (key, name, requests, tags, datas, size) in enumerate(groups, first):
+            records = plain_records(datas, tags, size)
             usage = self._usage_of(key)
-            flags = [_HAS_TAG if tag else 0 for tag in tags]
-            records = EncodedRecords([b""] * len(datas), tags, datas, flags, size)
             self._came.append(GatewayGroup(name, usage, requests, records, number, gateway))
 
     def _usage_of(self, place: int) -> Usage:
@@ -95,8 +87,9 @@ class GatewayTurns:
     def tell_failed(self, number: int, error: HeadwaterError) -> None:
         if error is not self._last_error:
             self._last_error = error
-            detail = getattr(error, "detail", None)
-            self._failures.append(Failure(error.code, str(error), detail, error_headers(error)))
+            said = logged(self.receiver.log, "writes failed", error)
+            detail = getattr(said, "detail", None)
+            self._failures.append(Failure(said.code, str(said), detail, error_headers(said)))
         self.tell((number, GroupOutcome.FAILED, len(self._failures) - 1, 0, 0, 0, 0))
 
     def send_rows(self) -> None:
@@ -138,7 +131,9 @@ class GatewayGroup(WriteGroup):
         self.gateway.tell_failed(self.number, error)
 
     def broken(self, error: Exception) -> None:
-        self.failed(unforeseen(self.gateway.receiver.log, "writes failed", error, topic=self.name))
+        log = self.gateway.receiver.log
+        failure = unforeseen(log, "writes failed", error, topic=self.name)
+        self.gateway.tell_failed(self.number, failure)
 
 
 _WRITTEN = int(GroupOutcome.WRITTEN)

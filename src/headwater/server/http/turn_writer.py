@@ -9,10 +9,11 @@ Keeps I2, I15.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from headwater.config.topic import Discard
 from headwater.core.errors import HeadwaterError, OverloadedError
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from headwater.server.access.quotas import Usage
     from headwater.server.backend import Backend
 
+_REJECT: Final = Discard.REJECT
+
 
 class WriteGroup:
     """Writes of one key to one topic. Told exactly once what became of all of them."""
@@ -39,15 +42,9 @@ class WriteGroup:
         self.usage = usage
         self.requests = requests
         self.records = records
+        records.writers = requests
 
     # -- by the turn
-
-    def begin(self) -> bool:
-        """They are under way from now on; False when their key may not have so many."""
-        if not self.usage.has_room(self.requests):
-            return False
-        self.usage.in_flight += self.requests
-        return True
 
     def end(self) -> None:
         self.usage.in_flight -= self.requests
@@ -101,6 +98,7 @@ class JoinedGroups(WriteGroup):
         records.flags += more.flags
         records.size += more.size
         self.requests += group.requests
+        records.writers = self.requests
         self.groups.append(group)
 
     def end(self) -> None:
@@ -127,8 +125,9 @@ class JoinedGroups(WriteGroup):
 class TurnWriter:
     """Of one engine."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, loop: asyncio.AbstractEventLoop) -> None:
         self._backend = backend
+        self._loop = loop
         self.engine: Engine | None = None
         """None until there is one to write to."""
         self.senders: list[Callable[[], None]] = []
@@ -140,14 +139,25 @@ class TurnWriter:
         topic = None if engine is None else engine.find(name)
         return topic is not None and _takes_groups(topic)
 
+    def at_end_of_turn(self, work: Callable[[], None]) -> None:
+        """Run this when all that comes together is there."""
+        if self.engine is None:
+            self._loop.call_soon(work)
+        else:
+            self.engine.core.owner.at_end_of_turn(work)
+
     def submit(self, groups: Sequence[WriteGroup]) -> None:
         """Write all that can be written together, and tell the others to ask one by one."""
-        engine = self.engine
+        find = self._find
         alone: list[WriteGroup] = []
         by_topic: dict[Topic, WriteGroup] = {}
         for group in groups:
-            topic = None if engine is None or self._backend.draining else engine.find(group.name)
-            if topic is None or not _takes_groups(topic) or not group.begin():
+            topic = find(group.name)
+            if (
+                topic is None
+                or not _takes_groups(topic)
+                or not group.usage.begin_if_room(group.requests)
+            ):
                 alone.append(group)
                 continue
             before = by_topic.get(topic)
@@ -166,13 +176,17 @@ class TurnWriter:
             group.alone()
         self.send_answers()
 
+    @property
+    def _find(self) -> Callable[[str], Topic | None]:
+        if self.engine is None or self._backend.draining:
+            return _find_nothing
+        return self.engine.core.registry.find
+
     def send_answers(self) -> None:
         call_all(self.senders)
 
     def _append(self, by_topic: dict[Topic, WriteGroup], alone: list[WriteGroup]) -> None:
         assert self.engine is not None
-        for group in by_topic.values():
-            group.records.writers = group.requests
         try:
             started = self.engine.append_turn({t: group.records for t, group in by_topic.items()})
         except Exception as error:  # a mistake of ours: every request gets an answer (I15)
@@ -192,9 +206,11 @@ class TurnWriter:
 
 def _takes_groups(topic: Topic) -> bool:
     """One that is there for good, and does not check each write for room."""
-    return (
-        topic.loaded and topic.creation is None and topic.log.settings.discard is not Discard.REJECT
-    )
+    return topic.loaded and topic.creation is None and topic.log.settings.discard is not _REJECT
+
+
+def _find_nothing(_name: str) -> None:
+    """While there is no engine, or it takes nothing new."""
 
 
 def call_all(calls: Iterable[Callable[[], None]]) -> None:

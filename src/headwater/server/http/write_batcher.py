@@ -22,8 +22,12 @@ from headwater.core import limits
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.engine.topics.publisher import Write
-from headwater.engine.topics.record_encoding import EncodedRecords, KeyedPart, checked_key
-from headwater.format.frame import FrameFlag
+from headwater.engine.topics.record_encoding import (
+    EncodedRecords,
+    KeyedPart,
+    checked_key,
+    plain_records,
+)
 from headwater.native import compiled
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange, body_of
@@ -37,7 +41,6 @@ if TYPE_CHECKING:
     from headwater.server.http.request_head import Head
 
 _native: Final = compiled("bodies")
-_HAS_TAG: Final = int(FrameFlag.HAS_TAG)
 
 MEMBERS_MAX: Final = 512
 """Of one submission, roughly: the next turn need not wait for a larger one."""
@@ -69,7 +72,7 @@ class ExchangeGroup(WriteGroup):
     def take(self, counts: list[int], records: EncodedRecords) -> None:
         """All that came."""
         self.members, self.counts, self.records = self.came, counts, records
-        self.requests = len(counts)
+        self.requests = records.writers = len(counts)
 
     def add(self, exchange: Exchange, encoded: EncodedRecords, key: bytes | None = None) -> None:
         records = self.records
@@ -85,6 +88,7 @@ class ExchangeGroup(WriteGroup):
         self.members.append(exchange)
         self.counts.append(len(encoded))
         self.requests += 1
+        records.writers = self.requests
 
     def cut(self) -> ExchangeGroup:
         """Those that were added so far; this one begins anew."""
@@ -224,14 +228,14 @@ class WriteBatcher:
         self, group: ExchangeGroup, counts: list[int], datas: list[bytes], tags: list[bytes]
     ) -> None:
         if all(counts):
-            group.take(counts, _plain(datas, tags))
+            group.take(counts, plain_records(datas, tags))
             return
         at = 0
         for exchange, count in zip(group.came, counts, strict=True):
             first, at = at, at + count
             try:
                 if count:
-                    group.add(exchange, _plain(datas[first:at], tags[first:at]))
+                    group.add(exchange, plain_records(datas[first:at], tags[first:at]))
                 else:
                     self._sink.take_unusual(group, exchange)
             except HeadwaterError as error:
@@ -283,13 +287,6 @@ def has_plain_head(head: Head) -> bool:
         and not head.query_bytes
         and b"idempotency-key" not in head.headers
     )
-
-
-def _plain(datas: list[bytes], tags: list[bytes]) -> EncodedRecords:
-    """Records with a payload and maybe a tag each."""
-    flags = [_HAS_TAG if tag else 0 for tag in tags]
-    size = sum(map(len, datas)) + sum(map(len, tags))
-    return EncodedRecords([b""] * len(datas), tags, datas, flags, size)
 
 
 def _goes_along(request: WriteRequest) -> bool:

@@ -23,10 +23,14 @@ from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 from headwater.server.kafka.plain_produce import PlainCall, begin_plain
 from headwater.server.kafka.users import Principal, SignIn
 from headwater.wire.kafka.apis import ADVERTISED, ApiKey, ProtocolError, is_supported, known_api
-from headwater.wire.kafka.codec import decode_request
+from headwater.wire.kafka.codec import (
+    RequestHeader,
+    decode_request,
+    read_request_header,
+    request_kind,
+)
 from headwater.wire.kafka.encoding import Chunk
 from headwater.wire.kafka.framing import FrameReader
-from headwater.wire.kafka.headers import RequestHeader, read_request_header, request_kind
 from headwater.wire.kafka.plain import read_plain
 
 JOINED_BYTES_MAX: Final = 64 * 1024

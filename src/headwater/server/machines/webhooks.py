@@ -22,7 +22,6 @@ import hmac
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -33,7 +32,7 @@ from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError, HeadwaterError, RequestError
 from headwater.core.version import __version__
-from headwater.disk import Disk
+from headwater.disk import have_directory
 from headwater.engine.machines import operations, positions
 from headwater.engine.state.damage import Part
 from headwater.engine.state.retention_holds import Hold, RetentionHolds
@@ -335,12 +334,6 @@ class TransitionSource:
         self._follower.close()
 
 
-def _make_directory(disk: Disk, directory: PurePath) -> None:
-    if not disk.is_directory(directory):
-        disk.make_directory(directory)
-        disk.sync_directory(directory.parent)
-
-
 class Webhooks:
     """All webhooks of a server."""
 
@@ -415,7 +408,7 @@ class Webhooks:
                 )
                 for webhook in self._hooks
             ]
-        await feed.loop.run_in_executor(None, _make_directory, disk, directory / WEBHOOKS_DIRECTORY)
+        await feed.loop.run_in_executor(None, have_directory, disk, directory / WEBHOOKS_DIRECTORY)
         for delivery in self.deliveries:
             webhook = delivery.webhook
             self._start(partial(self._run, delivery, store), webhook.label)

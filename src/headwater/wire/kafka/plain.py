@@ -15,8 +15,7 @@ from headwater.core.errors import FormatError
 from headwater.format.kafka.batch import BatchHeader, check_batch, split_batches
 from headwater.native import compiled
 from headwater.wire.kafka.apis import ApiKey, ProtocolError, is_supported
-from headwater.wire.kafka.codec import decode_request
-from headwater.wire.kafka.headers import read_request_header, response_frame
+from headwater.wire.kafka.codec import decode_request, read_request_header, response_frame
 
 _native: Final = compiled("batches")
 

@@ -8,8 +8,8 @@ import tracemalloc
 import pytest
 
 from headwater.wire.kafka.apis import ApiKey, ProtocolError
+from headwater.wire.kafka.codec import request_frame
 from headwater.wire.kafka.framing import OTHER_REQUEST_BYTES_MAX, FrameReader
-from headwater.wire.kafka.headers import request_frame
 
 LIMIT = 100 * 1024 * 1024
 FRAMES = [

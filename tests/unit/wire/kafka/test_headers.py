@@ -15,8 +15,8 @@ from headwater.wire.kafka.apis import (
     is_supported,
     known_api,
 )
-from headwater.wire.kafka.codec import encode_response
-from headwater.wire.kafka.headers import (
+from headwater.wire.kafka.codec import (
+    encode_response,
     read_request_header,
     request_frame,
     response_body_at,

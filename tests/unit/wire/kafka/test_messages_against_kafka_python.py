@@ -12,8 +12,10 @@ from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.codec import (
     decode_request,
     encode_response,
+    read_request_header,
+    request_frame,
+    response_frame,
 )
-from headwater.wire.kafka.headers import read_request_header, request_frame, response_frame
 from tests.kafka.kafka_python import message_classes
 from tests.rig.kafka_client_codec import decode_response, encode_request
 from tests.unit.wire.kafka.random_values import EVERY_VERSION, fields_of, fill, plain, with_defaults
