@@ -6,6 +6,8 @@ and N gateways before any thread exists, starts them again when they die, and en
 - A gateway owns its connections: sockets, TLS, parsing, deadlines, the order of answers. It knows
   no topic and no key. A parsed request goes to the sequencer as one frame, and its answer comes
   back printed.
+- What lies in sealed segments it prints itself: the sequencer plans a read and says where the
+  records are (`wire.page`, `page_files`).
 - The sequencer owns the data directory. It dispatches each request as a server without workers
   does: the same routes, keys, quotas and handlers, with a `HttpCaller` that stands for the
   client's connection.

@@ -70,6 +70,9 @@ class ByteConnection(Connection):
     def answer(self, answer: bytes, *, closes: bool) -> None:
         raise AssertionError("there are no requests here")
 
+    def page(self, page: bytes, *, closes: bool) -> None:
+        raise AssertionError("there are no requests here")
+
     def begin(self, head: bytes, *, is_upgraded: bool) -> None:
         raise AssertionError("there are no requests here")
 

@@ -41,6 +41,7 @@ from headwater.wire.channel import (
 )
 
 _CLOSE: Final = int(ChannelFlag.CLOSE)
+_WHOLE: Final = int(ChannelFlag.WHOLE)
 _UPGRADE: Final = int(ChannelFlag.UPGRADE)
 _PEER: Final = struct.Struct("3i")
 _unpack_request: Final = REQUEST.packer.unpack_from
@@ -186,7 +187,15 @@ class GatewayLink:
             raise ChannelError(f"no head under number {number}")
         body = payload[REQUEST.size :]
         begin = self._upgrade if flags & _UPGRADE else self._begin
-        call = ForwardedCall(self.channel, self._endpoint, stream, behind > 0, begin, self._forget)
+        call = ForwardedCall(
+            self.channel,
+            self._endpoint,
+            stream,
+            behind > 0,
+            begin,
+            self._forget,
+            reads_files=not flags & _WHOLE,
+        )
         call.exchange = Exchange(call, head, body, started_us)
         self._calls[stream] = self._streams[stream] = call
         before = self._calls.get(behind) if behind else None
