@@ -69,7 +69,12 @@ class Writers:
         return {record["$seq"]: record for record in found}
 
 
-@pytest.fixture(scope="module", params=[App, TurnApp], ids=["here", "over a channel"], autouse=True)
+@pytest.fixture(
+    scope="module",
+    params=[App, pytest.param(TurnApp, marks=pytest.mark.one_process)],
+    ids=["here", "over a channel"],
+    autouse=True,
+)
 def app(request: pytest.FixtureRequest) -> Iterator[type[App]]:
     """The engine is in this process, or behind a channel."""
     with pytest.MonkeyPatch.context() as patched:
@@ -341,6 +346,7 @@ def test_each_topic_has_its_own_records_when_writes_to_several_come_together(
     )
 
 
+@pytest.mark.one_process
 def test_writes_to_many_topics_in_one_turn_are_one_submission_and_one_sending(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -436,6 +442,7 @@ def test_a_mistake_of_the_servers_own_leaves_nobody_without_an_answer(
     assert [answer.status for answer in again] == [200] * WRITERS
 
 
+@pytest.mark.one_process
 def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
