@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from headwater.core.errors import InvariantError, StorageError
-from headwater.disk import read_all, replace_file, sync_names
+from headwater.disk import read_all, remove_files, replace_file
 from headwater.format.checksum import checksum64
 from headwater.format.segment import SegmentFile, SegmentPart
 from headwater.store.cold_index import cold_index_bytes
@@ -71,10 +71,8 @@ class TopicTier:
                     stored, segment.first_seq, segment.data_bytes, segment.identity
                 )
                 replace_file(disk, cold, contents)
-            for path in (idx, data):
-                if disk.exists(path):
-                    disk.unlink(path)
-                    sync_names(disk, hot.path)
+            remove_files(disk, [idx])
+            remove_files(disk, [data])
         return replace(segment, tier=Tier.COLD)
 
     def orphans(self) -> list[int]:

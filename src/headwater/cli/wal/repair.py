@@ -15,8 +15,7 @@ from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.directory import accessing
-from headwater.recovery.finding import Action, Finding
-from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
+from headwater.recovery.finding import Action, Finding, RepairPlan, RepairStep, StepKind
 from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
 from headwater.recovery.topics.plan import plan_repairs
 from headwater.recovery.topics.repair import claim_directory

@@ -24,7 +24,7 @@ from headwater.config.topic import Discard, TopicSettings
 from headwater.core.errors import DamageError
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN, Entries, IndexFlag, index_flags
 from headwater.model.loss import Loss
-from headwater.recovery.history.losses import Deletion
+from headwater.recovery.history.contents import Deletion
 from headwater.recovery.topics.follower import LogFollower
 from headwater.spark.source.deletions import Changes, changes_since, deleted_rows, newest
 from headwater.spark.source.directory import MAY_PASS, Directory, Tries
