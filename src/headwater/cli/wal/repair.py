@@ -14,8 +14,7 @@ from headwater.cli.wal.verify import finding_line, report_as_json, shown_directo
 from headwater.core.errors import RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
 from headwater.recovery.directory import accessing
-from headwater.recovery.finding import Finding
-from headwater.recovery.plan import RepairPlan, RepairStep
+from headwater.recovery.finding import Finding, RepairPlan, RepairStep
 from headwater.recovery.stores import BESIDE_TOPICS, EVERY_STORE
 from headwater.recovery.topics.plan import plan_repairs
 from headwater.recovery.topics.repair import claim_directory

@@ -13,8 +13,7 @@ from headwater.cli.output import complain, printable, say, say_json, say_table, 
 from headwater.cli.progress import reading
 from headwater.core.errors import NewerFormatError, RequestError, StorageError
 from headwater.disk import Disk, PosixDisk
-from headwater.recovery.finding import Action, Finding
-from headwater.recovery.plan import StepKind
+from headwater.recovery.finding import Action, Finding, StepKind
 from headwater.recovery.stores import BESIDE_TOPICS
 from headwater.recovery.topics.plan import plan_repairs
 from headwater.recovery.topics.report import WalReport, inspect_until_stable

@@ -40,9 +40,10 @@ from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.history.contents import ContentSink, TopicHistory
-from headwater.recovery.history.losses import (
+from headwater.recovery.history.contents import (
+    ContentSink,
     Deletion,
+    TopicHistory,
     lose_ephemeral,
     may_lose_ephemeral,
     reserved_seqs,

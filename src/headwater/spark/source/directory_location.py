@@ -17,7 +17,7 @@ import numpy
 
 from headwater.core.errors import DamageError
 from headwater.format.segment import Entries
-from headwater.recovery.history.losses import Deletion
+from headwater.recovery.history.contents import Deletion
 from headwater.recovery.topics.follower import LogFollower
 from headwater.spark.source.deletions import Changes, changes_since, deleted_rows, newest
 from headwater.spark.source.directory import MAY_PASS, Directory, Tries
