@@ -32,6 +32,9 @@ from tests.server.turn_app import TurnApp, Wire
 SECRET = "a-long-secret"
 
 
+pytestmark = pytest.mark.one_process
+
+
 @pytest.fixture(scope="module", autouse=True)
 def over_a_channel() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:

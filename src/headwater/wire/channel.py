@@ -66,6 +66,8 @@ class ChannelKind(IntEnum):
     PAGE = 18
     """S. A whole answer whose records the gateway prints from their files, see `wire.page`. Ends
     the stream."""
+    DRAINING = 19
+    """G. All that clients had sent before this gateway was told to stop came before this."""
 
 
 class ChannelFlag(IntFlag):

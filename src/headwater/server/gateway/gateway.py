@@ -40,6 +40,8 @@ from headwater.server.routes import LATE_ROUTES, ROUTES
 from headwater.wire.channel import BytePort, ChannelKind
 
 TICK_S: Final = 0.5
+TURNS_READ: Final = 2
+"""What clients had sent before the signal came is read in this turn of the loop or the next."""
 HANG_UP_S: Final = 2.0
 """How long the last frames may take."""
 BYTE_PORTS: Final = {"kafka": BytePort.KAFKA, "rcpx": BytePort.RCPX}
@@ -196,7 +198,11 @@ class Gateway:
         """Finish what is under way, then end every connection."""
         for server in self._servers:
             server.close()
+        for _ in range(TURNS_READ):
+            await asyncio.sleep(0)
+        self._batcher.flush()
         self._backend.draining = True
+        self._uplink.send(ChannelKind.DRAINING, 0)
         await asyncio.gather(self._http.drain(), self._streams.drain())
         await self._uplink.close(HANG_UP_S)
         self._ports.intake.close()
