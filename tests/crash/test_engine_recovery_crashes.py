@@ -17,9 +17,9 @@ pytestmark = pytest.mark.crash
 
 FIRST = CrashPlan.of(CrashKind.NONE, CrashKind.ALL, CrashKind.KILL, CrashKind.SINGLE_DROP)
 DEPTH = 3 if FULL else 2
-WIDTH = 30 if FULL else 3
+WIDTH = 20 if FULL else 3
 """How many of the crashes of each recovery are followed."""
-STATES = 24 if FULL else 2
+STATES = 12 if FULL else 2
 """How many disks that a crash of the script left are recovered from."""
 
 
