@@ -15,7 +15,7 @@ from headwater.core.errors import InvariantError, RequestError
 from headwater.disk import Disk, remove_files, replace_file
 from headwater.format.log_state import Current, Repairs, Skip, encode_current, encode_repairs
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME
-from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
+from headwater.recovery.finding import RepairPlan, RepairStep, StepKind
 from headwater.recovery.repair import keep_copy, move_to_quarantine
 from headwater.recovery.topics.report import report_on
 from headwater.recovery.topics.scan import END_OF_FILE, FileScan
