@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headwater.engine.queues import claims
+from headwater.engine.state.topic import CHUNK_BYTES_MIN
 from headwater.server.access.keys import ANYONE
 from headwater.server.http import queue_handlers
 from tests.server.raw_http import RawHttp
@@ -131,8 +132,9 @@ def test_many_small_chunks_are_left_to_a_plan(
     server: RunningServer, http: RawHttp, topic: str
 ) -> None:
     http.put(topic, type="queue")
+    long = "x" * CHUNK_BYTES_MIN  # shorter ones share a chunk
     for n in range(claims.AT_HAND_CHUNKS_MAX + 1):
-        http.write(topic, n)
+        http.write(topic, [n, long])
 
     def at_hand(count: int) -> list[int] | None:
         queue = server.app.backend.engine.topic(topic)
@@ -144,4 +146,4 @@ def test_many_small_chunks_are_left_to_a_plan(
     assert server.inside(lambda: at_hand(most + 1)) is None
     assert server.inside(lambda: at_hand(most + 2)) is None
     jobs = claimed(http.queue("claim", topic, max=20))
-    assert [job["data"] for job in jobs] == [*range(most + 1)]
+    assert [job["data"] for job in jobs] == [[n, long] for n in range(most + 1)]
