@@ -15,6 +15,7 @@ from headwater.server.http.turn_receiver import GatewayTurns, TurnReceiver
 from headwater.server.http.turn_writer import TurnWriter
 from headwater.wire.channel import ChannelError
 from headwater.wire.turns import GroupOutcome, Row, decode_reply, encode_reply, encode_turn
+from tests.rig.server_process import TEST_WORKERS
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import RawHttp
 from tests.server.running_server import (
@@ -36,6 +37,7 @@ SECRET = "a-long-secret"
 def over_a_channel() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(server_module, "App", TurnApp)
+        patched.delenv(TEST_WORKERS, raising=False)  # the gateways are those of these tests
         yield
 
 
