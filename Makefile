@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check format docs docs-format docs-conformance docs-walks twins test test-all test-pure test-spark-oldest crash torture bench bench-server bench-scale bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
+.PHONY: help venv lint check format docs docs-format docs-conformance docs-walks twins test test-all test-pure test-spark-oldest crash torture bench bench-server bench-tails bench-scale bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -115,6 +115,9 @@ bench: $(STAMP) ## Measure everything beside what is installed; fill docs/benchm
 
 bench-server: $(STAMP) ## Measure the server beside Redis (apt-get install redis-server wrk)
 	$(BIN)/python -m bench server $(ARGS)
+
+bench-tails: $(STAMP) ## Measure the slowest durable writes at half of the maximum rate (two minutes)
+	$(BIN)/python -m bench tails $(ARGS)
 
 bench-scale: $(STAMP) ## Measure over topics, connections, shards and cores beside Redis and NATS (40 minutes)
 	$(BIN)/python -m bench scale $(ARGS)

@@ -83,6 +83,7 @@ QUEUE: Final = "queue"
 KAFKA: Final = "kafka"
 PEERS: Final = "peers"
 MACHINES: Final = "machines"
+TAILS: Final = "tails"
 EVERYTHING: Final = "all"
 
 

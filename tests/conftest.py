@@ -17,6 +17,7 @@ from hypothesis import settings
 
 from headwater.observe.logs import configure_logs
 from tests.crash import matrix
+from tests.rig.server_process import workers_wanted
 
 # How long an example takes says something about the machine, nothing about the code.
 settings.register_profile("headwater", deadline=None)
@@ -35,6 +36,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     if item.get_closest_marker("spark") is not None and item.get_closest_marker("timeout") is None:
         # The first one may have to make the class-data archive.
         item.add_marker(pytest.mark.timeout(300))
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With workers, what looks into the process that has the connections has nothing to see."""
+    if workers_wanted():
+        inside = [item for item in items if item.get_closest_marker("one_process") is not None]
+        config.hook.pytest_deselected(items=inside)
+        items[:] = [item for item in items if item not in inside]
 
 
 @pytest.hookimpl(optionalhook=True)

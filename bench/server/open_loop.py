@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import select
 import socket
 import subprocess
@@ -52,20 +51,31 @@ class Tail:
 
 
 def run_open_loop(
-    port: int, topics: int, connections: int, rate: float, seconds: float, payload: bytes
+    port: int,
+    *,
+    topics: int,
+    connections: int,
+    rate: float,
+    seconds: float,
+    payload: bytes,
+    processes: int = 1,
 ) -> Tail:
-    """One turn, in a process of its own."""
-    words = (port, topics, connections, rate, seconds, payload.decode())
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.server.open_loop", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=seconds + 60,
-    )
-    if done.returncode:
-        raise WrongResultError(f"the open loop ended: {done.stderr[-500:]}")
-    return Tail(**json.loads(done.stdout))
+    """One turn, in processes of its own that have the load in equal parts. With a rate of 0 each
+    connection sends its next write when it has its answer."""
+    words = (port, topics, connections // processes, rate / processes, seconds, payload.decode())
+    command = [sys.executable, "-m", "bench.server.open_loop", *map(str, words)]
+    parts = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(processes)
+    ]
+    times, late = array("d"), 0
+    for part in parts:
+        out, said = part.communicate(timeout=seconds + 60)
+        if part.returncode:
+            raise WrongResultError(f"the open loop ended: {said.decode()[-500:]}")
+        times.frombytes(out)
+        late += int(said)
+    return tail_of(times, seconds, late)
 
 
 def request(topic: int, payload: str) -> bytes:
@@ -95,10 +105,9 @@ class OpenLoop:
 
     def run(self, rate: float, seconds: float) -> None:
         now = time.perf_counter
-        count, began = int(rate * seconds), now() + 0.01
+        began = now() + 0.01
         sent = 0
-        while sent < count:
-            due = began + sent / rate
+        while (due := began + sent / rate if rate else now()) < began + seconds:
             if self._free and now() >= due:
                 self._send(self._free.popleft(), self._requests[sent % len(self._requests)], due)
                 sent += 1
@@ -132,13 +141,13 @@ class OpenLoop:
         self._epoll.close()
 
 
-def tail_of(loop: OpenLoop, seconds: float) -> Tail:
-    times = sorted(loop.latencies)
+def tail_of(times: Sequence[float], seconds: float, late: int) -> Tail:
+    times = sorted(times)
 
     def at(share: float) -> float:
         return round(times[min(int(len(times) * share), len(times) - 1)] * 1e6, 1)
 
-    return Tail(len(times), seconds, at(0.5), at(0.99), at(0.999), at(1), loop.late)
+    return Tail(len(times), seconds, at(0.5), at(0.99), at(0.999), at(1), late)
 
 
 if __name__ == "__main__":
@@ -154,5 +163,5 @@ if __name__ == "__main__":
     loop = OpenLoop(given.port, given.connections, requests)
     loop.run(given.rate, given.seconds)
     loop.close()
-    tail = tail_of(loop, given.seconds)
-    print(json.dumps({name: getattr(tail, name) for name in Tail.__slots__}))
+    sys.stdout.buffer.write(loop.latencies.tobytes())
+    sys.stderr.write(str(loop.late))

@@ -11,11 +11,11 @@ from headwater.format.kafka.batch import read_header
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, decode_checkpoint
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
 from headwater.format.kafka.records import decode_records
+from headwater.recovery.finding import StepKind
 from headwater.recovery.kafka.plan import KafkaRepairPlan, plan_kafka_repairs
 from headwater.recovery.kafka.repair import recover_kafka
 from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, plan_kafka
 from headwater.recovery.kafka.view import KafkaView
-from headwater.recovery.plan import StepKind
 from headwater.server.kafka.refusals import code_of
 from headwater.testing import CHANGING_VERBS, CrashPoint, FakeDisk, FaultDisk, SimulatedCrash
 from headwater.wire.kafka.error_codes import ErrorCode

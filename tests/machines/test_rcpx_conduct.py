@@ -243,6 +243,7 @@ def test_a_stranger_may_send_little_and_a_known_client_more(tmp_path: Path) -> N
             assert known.ok("PING") == {"pong": True}
 
 
+@pytest.mark.one_process
 def test_a_client_that_was_let_in_is_read_together_with_others_until_it_leaves(
     server: RunningServer, rcpx_port: int
 ) -> None:

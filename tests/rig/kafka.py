@@ -64,6 +64,9 @@ class KafkaOwner:
         self._depth = 0
         self._ending: list[Callable[[], None]] = []
 
+    def rest(self, us: int) -> None:
+        """Time is the test's."""
+
     def post(self, work: Callable[[], None]) -> None:
         work()
 

@@ -20,6 +20,7 @@ from headwater.config.server import DeadlineSettings, LimitSettings, ServerSetti
 from headwater.config.wal import WalSettings
 from headwater.core.clock import SystemClock
 from headwater.server.app import App
+from headwater.server.health.overview import Overview
 from headwater.server.server import Server
 from tests.rig.server_process import workers_wanted
 from tests.server.gateway_process import GatewayProcesses
@@ -64,6 +65,13 @@ class RunningServer:
         assert self._server is not None
         assert self._server.app is not None
         return self._server.app
+
+    @property
+    def connections_open(self) -> int:
+        """Those that speak HTTP, whichever process has them."""
+        overview = self.app.services[Overview]
+        assert isinstance(overview, Overview)
+        return overview.open["connections"]
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:

@@ -1,96 +1,148 @@
-"""When a server looks for garbage among what has lived long."""
+"""When a server looks for garbage."""
 
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from headwater.core.units import US_PER_S
 from headwater.observe.waits import Waits
-from headwater.server.health.garbage import DUE_AFTER, OVERDUE_AFTER, GarbageSchedule
+from headwater.server.health.garbage import (
+    DUE_AFTER_US,
+    OVERDUE_AFTER_US,
+    YOUNG_EVERY_S,
+    GarbageSchedule,
+)
 from headwater.testing import ManualClock
-from tests.server.running_server import running
+from tests.server.running_server import eventually, running
+
+YOUNG = ["collect 0", "freeze"]
+EVERYTHING = ["unfreeze", "collect", "freeze"]
+CHECK_US = US_PER_S // 2
 
 
 class Collector:
     """What a schedule asks of Python's own."""
 
     def __init__(self) -> None:
-        self.thresholds = (700, 10, 10)
-        self.middle = 0
         self.asked: list[str] = []
 
-    def freeze(self) -> None:
-        self.asked.append("freeze")
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        def ask(*arguments: int) -> None:
+            self.asked.append(" ".join([name, *map(str, arguments)]))
 
-    def unfreeze(self) -> None:
-        self.asked.append("unfreeze")
-
-    def get_threshold(self) -> tuple[int, int, int]:
-        return self.thresholds
-
-    def set_threshold(self, *thresholds: int) -> None:
-        self.thresholds = (thresholds[0], thresholds[1], thresholds[2])
-
-    def get_count(self) -> tuple[int, int, int]:
-        return 0, 0, self.middle
-
-    def collect(self) -> None:
-        self.asked.append("collect")
-        self.middle = 0
+        return ask
 
 
 class Server:
+    """A server whose requests and time are the test's."""
+
     def __init__(self) -> None:
         self.requests = 0
+        self.clock = ManualClock()
         self.collector = Collector()
-        self.schedule = GarbageSchedule(lambda: self.requests, self.collector)
-        self.schedule.begin(Waits(ManualClock(), 0))
-        self.collector.asked.clear()
+        self.timers: list[tuple[float, Callable[[], object]]] = []
+        self.schedule = GarbageSchedule(
+            lambda: self.requests, self.clock, self, collector=self.collector
+        )
+        self.schedule.begin(Waits(self.clock, 0))
 
-    def half_second(self, requests: int, middle: int) -> list[str]:
+    def call_later(self, delay: float, callback: Callable[[], object]) -> None:
+        self.timers.append((delay, callback))
+
+    def asked(self) -> list[str]:
+        asked, self.collector.asked = self.collector.asked, []
+        return asked
+
+    def check(self, requests: int) -> list[str]:
+        self.asked()
         self.requests += requests
-        self.collector.middle += middle
-        self.collector.asked.clear()
+        self.clock.advance(CHECK_US)
         self.schedule.check()
-        return self.collector.asked
+        return self.asked()
+
+    def tick(self) -> list[str]:
+        self.asked()
+        ((delay, callback),) = self.timers
+        assert delay == YOUNG_EVERY_S
+        self.timers.clear()
+        callback()
+        return self.asked()
 
 
-def test_a_busy_server_is_not_stopped_for_old_garbage() -> None:
+def test_what_recovery_made_is_put_out_of_sight_and_pythons_own_schedule_is_off() -> None:
     server = Server()
-    assert all(server.half_second(1, 1) == [] for _ in range(OVERDUE_AFTER - 1))
+    assert server.asked() == ["disable", "freeze"]
+    server.schedule.end()
+    assert server.asked() == ["unfreeze", "enable"]
+    server.schedule.end()
+    assert server.asked() == []
 
 
-def test_old_garbage_is_collected_in_the_first_quiet_moment_when_it_is_due() -> None:
+def test_while_requests_come_the_young_are_collected_every_20_ms() -> None:
     server = Server()
-    assert server.half_second(5, DUE_AFTER - 1) == []
-    assert server.half_second(0, 0) == [], "not due yet"
-    assert server.half_second(5, 1) == [], "due, and busy"
-    assert server.half_second(0, 0) == ["collect"]
-    assert server.half_second(0, 0) == [], "nothing was made since"
+    assert server.check(5) == YOUNG
+    assert [server.tick() for _ in range(30)] == [YOUNG] * 30
+    server.check(5)
+    assert len(server.timers) == 1, "one timer, however often it is checked"
 
 
-def test_a_server_that_is_never_quiet_collects_when_very_much_was_made() -> None:
+def test_an_idle_server_has_no_timer() -> None:
     server = Server()
-    assert server.half_second(5, OVERDUE_AFTER) == ["collect"]
+    assert server.check(0) == YOUNG
+    assert not server.timers
+    server.check(1)
+    assert server.check(0) == YOUNG
+    assert server.tick() == []
+    assert not server.timers
 
 
-def test_what_recovery_made_is_out_of_sight_until_the_server_ends() -> None:
-    collector = Collector()
-    schedule = GarbageSchedule(lambda: 0, collector)
-    schedule.begin(Waits(ManualClock(), 0))
-    assert collector.asked == ["freeze"]
-    assert collector.thresholds[:2] == (700, 10), "the young are collected as always"
-    assert collector.thresholds[2] > 1_000_000
-    schedule.end()
-    schedule.end()
-    assert collector.asked == ["freeze", "unfreeze"]
-    assert collector.thresholds == (700, 10, 10)
+def test_everything_is_collected_in_the_first_quiet_moment_when_it_is_due() -> None:
+    server = Server()
+    for _ in range(DUE_AFTER_US // CHECK_US):
+        assert server.check(1) == YOUNG
+    assert server.check(0) == YOUNG, "one check is no moment"
+    assert server.check(0) == EVERYTHING
+    assert server.check(0) == YOUNG, "not due again"
 
 
-def test_a_server_that_stops_leaves_the_collector_as_it_was(tmp_path: Path) -> None:
-    before = gc.get_threshold(), len(gc.callbacks), gc.get_freeze_count()
-    with running(tmp_path):
-        assert gc.get_threshold() != before[0]
+def test_a_server_that_is_never_quiet_collects_everything_when_it_is_overdue() -> None:
+    server = Server()
+    checks = [server.check(1) for _ in range(OVERDUE_AFTER_US // CHECK_US)]
+    assert checks[:-1] == [YOUNG] * (len(checks) - 1)
+    assert checks[-1] == EVERYTHING
+
+
+def test_a_stopped_server_has_no_timer() -> None:
+    server = Server()
+    server.check(1)
+    server.schedule.end()
+    assert server.tick() == []
+    assert not server.timers
+
+
+class Circle:
+    """Garbage that only the collector finds."""
+
+    def __init__(self, gone: list[bool]) -> None:
+        self.me = self
+        self.gone = gone
+
+    def __del__(self) -> None:
+        self.gone.append(True)
+
+
+def test_a_running_server_finds_garbage_and_leaves_the_collector_as_it_was(tmp_path: Path) -> None:
+    before = gc.isenabled(), len(gc.callbacks), gc.get_freeze_count()
+    gone: list[bool] = []
+    with running(tmp_path) as server:
+        assert not gc.isenabled()
         assert gc.get_freeze_count() > 0
         assert len(gc.callbacks) == before[1] + 1
-    assert (gc.get_threshold(), len(gc.callbacks), gc.get_freeze_count()) == before
+        with server.talk() as http:
+            server.inside(partial(Circle, gone))
+            http.write("busy", 1)
+            eventually(lambda: gone)
+    assert (gc.isenabled(), len(gc.callbacks), gc.get_freeze_count()) == before

@@ -161,6 +161,7 @@ def test_any_number_of_requests_can_stand_behind_a_slow_one(http: RawHttp) -> No
         assert http.answer().status == 200
 
 
+@pytest.mark.one_process
 def test_answers_that_nobody_reads_hold_back_the_requests_behind_them(
     server: RunningServer, http: RawHttp
 ) -> None:
@@ -316,7 +317,7 @@ def test_a_reset_in_the_middle_of_an_answer_hurts_nobody(
         hostile.send(hostile.request("POST", "/v0/topics/reset/diff", {}) * 3)
         hostile.socket.recv(10)
         hostile.close()
-    eventually(lambda: len(server.app.http.connections) == 1)
+    eventually(lambda: server.connections_open == 1)
     assert http.get("/v0/health").status == 200
 
 
@@ -336,5 +337,5 @@ def test_a_connection_that_ends_in_the_middle_of_a_request_writes_nothing(
     for size in (1, 30, len(request) - 1):
         with server.talk() as short:
             short.send(request[:size])
-    eventually(lambda: len(server.app.http.connections) == 1)
+    eventually(lambda: server.connections_open == 1)
     assert http.get("/v0/topics/cut.short").status == 404

@@ -139,6 +139,7 @@ def in_intake(server: RunningServer) -> int:
     return int(server.inside(lambda: len(server.app.ports.intake)))
 
 
+@pytest.mark.one_process
 def test_a_connection_is_read_with_others_once_it_came_back(
     server: RunningServer, topic: str
 ) -> None:
@@ -151,6 +152,7 @@ def test_a_connection_is_read_with_others_once_it_came_back(
         assert in_intake(server) == before + 1
 
 
+@pytest.mark.one_process
 def test_a_connection_that_ends_is_no_longer_read(server: RunningServer, topic: str) -> None:
     before = in_intake(server)
     with ExitStack() as ends:
@@ -190,6 +192,7 @@ def test_half_a_request_waits_for_its_other_half(server: RunningServer, topic: s
     assert [record["data"] for record in found] == ["whole"] * 3 + ["in two parts"] * 3
 
 
+@pytest.mark.one_process
 def test_a_mistake_of_ours_costs_one_connection_and_not_the_others_of_its_turn(
     server: RunningServer, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

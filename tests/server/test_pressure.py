@@ -211,6 +211,7 @@ def test_a_topic_of_band_0_is_deferred_under_pressure_readable_and_served_after(
     assert "band 0" in deferred["now"]
 
 
+@pytest.mark.one_process
 @pytest.mark.claims(343, 347)
 def test_an_answer_tells_what_pressure_added_to_its_wait(tmp_path: Path) -> None:
     clock = ManualClock()

@@ -320,7 +320,7 @@ def test_a_durable_claim_is_answered_when_the_log_has_it_and_leavers_take_nothin
                     disk.syncs.open()
                     assert seqs(claiming.answer()) == [1]
             if leaves:
-                eventually(lambda: server.inside(lambda: len(server.app.http.connections)) == 1)
+                eventually(lambda: server.connections_open == 1)
         finally:
             disk.syncs.open()
         (queue,) = [http.get("/v0/topics/jobs").json["queue"]]

@@ -40,6 +40,7 @@ def waiting_bytes(server: RunningServer) -> int:
     return max(each.transport.get_write_buffer_size() for each in connections)
 
 
+@pytest.mark.one_process
 @pytest.mark.claims(357, 366)
 def test_one_client_that_stops_reading_delays_none_of_a_hundred_and_loses_nothing(
     server: RunningServer, http: RawHttp, topic: str
@@ -169,8 +170,8 @@ def test_a_client_that_never_takes_its_answer_is_cut_off(tmp_path: Path) -> None
         with server.talk() as lazy:
             lazy.send(lazy.request("POST", "/v0/topics/t/diff", {"max_batch_bytes": 2**23}) * 8)
             http.close()
-            eventually(lambda: server.app.http.connections)
-            eventually(lambda: not server.app.http.connections)
+            eventually(lambda: server.connections_open)
+            eventually(lambda: not server.connections_open)
 
 
 # -- crowds
@@ -187,7 +188,7 @@ def test_connections_over_the_limit_are_turned_away_and_the_others_served(tmp_pa
                     assert outside.is_closed()
             for connection in inside:
                 assert connection.write("t", 1).status < 300
-        eventually(lambda: not server.app.http.connections)
+        eventually(lambda: not server.connections_open)
         with server.talk() as later:
             assert later.get("/v0/health").status == 200
 

@@ -15,7 +15,6 @@ from headwater.server.http.turn_receiver import GatewayTurns, TurnReceiver
 from headwater.server.http.turn_writer import TurnWriter
 from headwater.wire.channel import ChannelError
 from headwater.wire.turns import GroupOutcome, Row, decode_reply, encode_reply, encode_turn
-from tests.rig.server_process import TEST_WORKERS
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import RawHttp
 from tests.server.running_server import (
@@ -33,11 +32,13 @@ from tests.server.turn_app import TurnApp, Wire
 SECRET = "a-long-secret"
 
 
+pytestmark = pytest.mark.one_process
+
+
 @pytest.fixture(scope="module", autouse=True)
 def over_a_channel() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(server_module, "App", TurnApp)
-        patched.delenv(TEST_WORKERS, raising=False)  # the gateways are those of these tests
         yield
 
 

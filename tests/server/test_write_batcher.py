@@ -21,7 +21,7 @@ from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.server import server as server_module
 from headwater.server.app import App
-from headwater.server.http import write_batcher, write_replies
+from headwater.server.http import write_batcher
 from headwater.wire.answers import (
     Performance,
     WriteAnswer,
@@ -29,7 +29,6 @@ from headwater.wire.answers import (
     write_opening,
 )
 from headwater.wire.http_response import json_answer, short_json_answer
-from tests.rig.server_process import workers_wanted
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import Answer, RawHttp
 from tests.server.running_server import (
@@ -72,13 +71,14 @@ class Writers:
         return {record["$seq"]: record for record in found}
 
 
-FORMS = [App] if workers_wanted() else [App, TurnApp]
-"""Where the engine is: in the process of the connections, or behind a channel. With workers it is
-behind channels in any case."""
-
-
-@pytest.fixture(scope="module", params=FORMS, autouse=True)
+@pytest.fixture(
+    scope="module",
+    params=[App, pytest.param(TurnApp, marks=pytest.mark.one_process)],
+    ids=["here", "over a channel"],
+    autouse=True,
+)
 def app(request: pytest.FixtureRequest) -> Iterator[type[App]]:
+    """The engine is in this process, or behind a channel."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(server_module, "App", request.param)
         yield request.param
@@ -348,6 +348,7 @@ def test_each_topic_has_its_own_records_when_writes_to_several_come_together(
     )
 
 
+@pytest.mark.one_process
 def test_writes_to_many_topics_in_one_turn_are_one_submission_and_one_sending(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -355,7 +356,7 @@ def test_writes_to_many_topics_in_one_turn_are_one_submission_and_one_sending(
     for name in names:
         assert writers.all[0].put(name).status == 201
     sendings: list[int] = []
-    native = None if workers_wanted() else write_replies._native  # of processes of their own
+    native = write_batcher._native_answers
     if native is not None:
 
         class Counted:
@@ -365,14 +366,13 @@ def test_writes_to_many_topics_in_one_turn_are_one_submission_and_one_sending(
                 unsent: dict[int, bytes] = native.send_write_replies(*given)
                 return unsent
 
-        monkeypatch.setattr(write_replies, "_native", Counted())
+        monkeypatch.setattr(write_batcher, "_native_answers", Counted())
     before = submissions(server)
     with loop_held(server):
         for n, (writer, name) in enumerate(zip(writers.all, names, strict=True)):
             writer.send(writer.request("POST", f"/v0/topics/{name}", single(n)))
     answers = [writer.answer() for writer in writers.all]
-    turns = 2 * max(workers_wanted(), 1)
-    assert submissions(server) - before <= turns * SHARDS, "one for each shard and turn of reading"
+    assert submissions(server) - before <= 2 * SHARDS, "one for each shard and turn of reading"
     assert [(answer.json["topic"], answer.json["seqs"]) for answer in answers] == [
         (name, [1]) for name in names
     ]
@@ -444,11 +444,12 @@ def test_a_mistake_of_the_servers_own_leaves_nobody_without_an_answer(
     assert [answer.status for answer in again] == [200] * WRITERS
 
 
+@pytest.mark.one_process
 def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if write_replies._native is None or workers_wanted():
-        pytest.skip("not compiled here, or sent by other processes")
+    if write_batcher._native_answers is None:
+        pytest.skip("not compiled here: none are sent together")
     asked = []
 
     class Broken:
@@ -457,7 +458,7 @@ def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
             raise MemoryError
 
     with monkeypatch.context() as broken:
-        broken.setattr(write_replies, "_native", Broken())
+        broken.setattr(write_batcher, "_native_answers", Broken())
         answers = writers.send_at_once([single(n) for n in range(WRITERS)])
     assert sum(asked) == WRITERS
     assert [answer.status for answer in answers] == [200] * WRITERS

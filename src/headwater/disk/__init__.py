@@ -12,6 +12,7 @@ from headwater.disk.whole_files import (
     read_all,
     read_range,
     read_whole,
+    remove_files,
     replace_file,
     sync_file,
     sync_names,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import PurePath
 
@@ -102,6 +102,15 @@ def read_all(disk: Disk, path: PurePath) -> bytes:
 def read_range(disk: Disk, path: PurePath, offset: int, length: int) -> bytes:
     with opened(disk, path, OpenMode.READ) as file:
         return file.read(offset, length)
+
+
+def remove_files(disk: Disk, paths: Iterable[PurePath]) -> None:
+    """Remove those of them that are there, durably. All lie in one directory."""
+    there = [path for path in paths if disk.exists(path)]
+    for path in there:
+        disk.unlink(path)
+    if there:
+        sync_names(disk, there[0].parent)
 
 
 def read_whole(disk: Disk, path: PurePath, limit: int) -> bytes:

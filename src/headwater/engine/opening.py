@@ -99,7 +99,7 @@ async def open_database_async(
             PurePath(fspath(directory)),
             chosen,
             time,
-            LoopOwner(loop, waits),
+            LoopOwner(loop, time, waits),
             progress or _silent,
             waits=waits,
         )

@@ -24,13 +24,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-from headwater.core.clock import Clock
+from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import HeadwaterError
 from headwater.observe.waits import Waits, name_of
 
 T = TypeVar("T")
-SLICE_US: Final = 500
-"""How long the owner stays with work that is done in slices."""
+SLICE_US: Final = 300
+"""How long the owner stays with work that is done in slices..."""
+REST_US: Final = 1_200
+"""...and how long it serves others before the next slice."""
 R = TypeVar("R")
 
 
@@ -40,6 +42,9 @@ class Owner(Protocol):
 
     def call(self, work: Callable[[], T]) -> T:
         """Run this as the owner and return its result. Not to be called by the owner."""
+
+    def rest(self, us: int) -> None:
+        """Leave the interpreter to the owner for so long, where it serves others meanwhile."""
 
     def at_end_of_turn(self, work: Callable[[], None]) -> None:
         """By the owner: run this once all that came together is there, however often it is asked
@@ -59,7 +64,7 @@ def call_in_slices(owner: Owner, clock: Clock, steps: Iterator[object]) -> None:
 
     take_steps.__qualname__ = getattr(steps, "__qualname__", take_steps.__qualname__)
     while owner.call(take_steps):
-        continue
+        owner.rest(REST_US)
 
 
 class BatonOwner:
@@ -76,6 +81,9 @@ class BatonOwner:
         with self._baton:
             return work()
 
+    def rest(self, us: int) -> None:
+        """Nothing else runs on behalf of the owner: callers take the baton when it is free."""
+
     def at_end_of_turn(self, work: Callable[[], None]) -> None:
         work()
 
@@ -86,8 +94,9 @@ class BatonOwner:
 class LoopOwner:
     """For programs with an event loop: everything happens on its thread."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, waits: Waits) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock, waits: Waits) -> None:
         self._loop = loop
+        self._clock = clock
         self._waits = waits
         self._ending: dict[Callable[[], None], None] = {}
         """What to run at the end of this turn, in the order in which it was asked for."""
@@ -97,7 +106,7 @@ class LoopOwner:
 
     def at_end_of_turn(self, work: Callable[[], None]) -> None:
         if not self._ending:
-            self._loop.call_soon(self.end_turn)
+            self._loop.call_soon(self._waits.timed("end of the turn", self.end_turn))
         self._ending[work] = None
 
     def end_turn(self) -> None:
@@ -126,6 +135,9 @@ class LoopOwner:
 
         self._loop.call_soon_threadsafe(run)
         return future.result()
+
+    def rest(self, us: int) -> None:
+        self._clock.wait(Doorbell(), self._clock.monotonic_us() + us)
 
     def watch(self, descriptor: int, work: Callable[[], None], begun: Callable[[], None]) -> None:
         """Run this whenever the descriptor is readable; `begun` runs once that is so."""

@@ -16,6 +16,7 @@ only its reader (I14).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import PurePath
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from headwater.config.topic import TopicSettings
@@ -24,7 +25,7 @@ from headwater.core.durability import Durability
 from headwater.core.results import TopicState
 from headwater.engine.owner import Pending
 from headwater.model.selection import Selection
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 
 if TYPE_CHECKING:
     from headwater.format.kafka.batch import BatchHeader
@@ -36,12 +37,26 @@ Batch = bytes | memoryview
 # -- frames
 
 
+class FilePlace(NamedTuple):
+    """Where frames lie in a file that does not change."""
+
+    path: PurePath
+    file_bytes: int
+    """Of a file of that name, only the one with this length is meant."""
+    base: int
+    """Where the buffer begins in it."""
+    first_seq: int
+    """Of the first frame."""
+
+
 class FrameRun(NamedTuple):
     """Frames in one buffer, checked, in seq order."""
 
     buffer: bytes | memoryview
     offsets: NDArray[numpy.int64]
     in_segment: bool
+    place: FilePlace | None = None
+    """For frames of a sealed segment on this machine."""
 
 
 class ReadPlan(Protocol):

@@ -14,9 +14,9 @@ There are three stores in a data directory: `topics` (the write-ahead log of nat
 - `verify` reads everything, also what a start does not need.
 
 What they share stands here: `directory` sorts the names of a directory, and says what the system
-does not give of it; `finding` has the actions, the mechanism of the tables and the reports,
-`repair` what becomes of bytes and of the end of a log file, `plan` the shape of a plan. `stores`
-lists the stores for those who go through all of them.
+does not give of it; `finding` has the actions, the mechanism of the tables, the reports and the
+shape of a plan, `repair` what becomes of bytes and of the end of a log file. `stores` lists the
+stores for those who go through all of them.
 
 `history` has the one fold of each log: what its entries mean, once it is known which count.
 

@@ -1,4 +1,4 @@
-"""What a survey of any store saw, and what follows from it: decision tables, findings, reports.
+"""What a survey of any store saw, and what follows: decision tables, findings, reports, plans.
 
 Topics, Kafka's log and the machines each have a survey that changes nothing, verdicts and decision
 tables of their own: rows of (what was found -> what is done). A case is one value of each of a
@@ -6,16 +6,21 @@ table's kinds: a verdict, and perhaps where the file stands. A row may be about 
 kind, or about all. A test goes through every case of every table: each has exactly one row. Nothing
 here or in a table reads a disk. The actions of the rows become findings; a report is the findings
 of one store.
+
+A plan is what an operator may agree to when a start refuses a store. It is made first and shown. It
+loses only what is already lost, and what leaves its place goes to quarantine. Each store knows how
+to plan; `stores` lists them.
 """
 
 from __future__ import annotations
 
 import itertools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import PurePath
-from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 from headwater.core.errors import (
     DamageError,
@@ -23,6 +28,7 @@ from headwater.core.errors import (
     NewerFormatError,
     StorageError,
 )
+from headwater.disk import Disk
 
 
 class Action(Enum):
@@ -181,3 +187,53 @@ def agreed_report(inspect: Callable[[], Report]) -> Report:
         if earlier.issuperset(report.refusals):
             break
     return replace(report, findings=[each for each in report.findings if each in earlier])
+
+
+class StepKind(Enum):
+    QUARANTINE = "move to quarantine"
+    SKIP = "pass over"
+    POINT_CURRENT = "point CURRENT at the last file that is there"
+    REWRITE = "write again from what can be read"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStep:
+    """One thing that is done, to one file or one stretch of it."""
+
+    kind: StepKind
+    path: PurePath
+    what: str
+    offset: int | None = None
+    resume: int | None = None
+    """Where reading goes on behind what is passed over; None: nowhere in this file."""
+    lost: int | None = None
+    """How many records, frames or entries are given up, where that can be told."""
+    unit: str = "frame"
+    reason: str = ""
+    """Why these bytes are bad; `what` says it to people, with their place."""
+
+    @property
+    def gives_up(self) -> bool:
+        """Something is lost by this, or rather was lost already."""
+        return self.kind is StepKind.SKIP or self.lost is not None
+
+    def line(self) -> str:
+        loss = ""
+        if self.gives_up:
+            loss = f", number of {self.unit}s lost unknown"
+            if self.lost is not None:
+                loss = f", {self.lost} {self.unit}(s) lost"
+        return f"{self.path}: {self.kind.value}: {self.what}{loss}"
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan(ABC):
+    """What would make one directory of a store readable. Equal plans see the same damage."""
+
+    directory: PurePath
+    steps: tuple[RepairStep, ...]
+    store: ClassVar[str]
+
+    @abstractmethod
+    def carry_out(self, disk: Disk) -> None:
+        """The caller holds the lock of the data directory. Can be repeated after a crash."""

@@ -14,7 +14,7 @@ from headwater.format.kafka.names import KAFKA_DIRECTORY
 from headwater.format.machines.names import MACHINES_DIRECTORY
 from headwater.format.names import REPORTS_DIRECTORY, TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.snapshot import META_DIRECTORY
-from headwater.recovery.finding import Finding, StoreReport, agreed_report
+from headwater.recovery.finding import Finding, RepairPlan, StoreReport, agreed_report
 from headwater.recovery.kafka.plan import plan_kafka_repairs
 from headwater.recovery.kafka.survey import report_on_kafka, survey_kafka
 from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, plan_kafka
@@ -22,7 +22,6 @@ from headwater.recovery.machines.plan import plan_machine_repairs
 from headwater.recovery.machines.segment import scan_machine_segment
 from headwater.recovery.machines.survey import begin_survey, report_on_machines, survey_machines
 from headwater.recovery.machines.verify import machine_faults
-from headwater.recovery.plan import RepairPlan
 from headwater.recovery.topics.plan import plan_repairs
 from headwater.recovery.topics.report import inspect_until_stable
 from headwater.store.verify import FaultKind, VerifyFault

@@ -78,7 +78,7 @@ class App:
             LogWatch(backend, log),
             DamageWatch(backend, log),
         )
-        self.garbage = GarbageSchedule(lambda: backend.engine.core.counters.requests)
+        self.garbage = GarbageSchedule(lambda: backend.engine.core.counters.requests, clock, loop)
         self.kafka = kafka
         kafka.on_open = backend.serve_kafka
         self.rcpx: RcpxListener | None = None

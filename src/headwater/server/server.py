@@ -126,6 +126,7 @@ class Server:
             raise
         app.serve_from(database)
         if self._links is not None:
+            self._links.time_turns(database.engine.core.waits.timed)
             self._links.open_ports()
         self._write_port_file()
 
@@ -195,6 +196,8 @@ class Server:
         if app is None:
             return
         await self._stop_listening()
+        if self._links is not None:
+            await self._links.all_draining(GATEWAYS_LATER_S)
         await app.webhooks.close()
         drains = [self._drain_http(app), self.kafka.drain()]
         if app.rcpx is not None:

@@ -31,7 +31,16 @@ from pathlib import PurePath
 from headwater.config.store import SegmentSettings
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError, InvariantError
-from headwater.disk import Disk, File, OpenMode, opened, sync_file, sync_names, write_all
+from headwater.disk import (
+    Disk,
+    File,
+    OpenMode,
+    opened,
+    remove_files,
+    sync_file,
+    sync_names,
+    write_all,
+)
 from headwater.format.segment import (
     ENTRY_BYTES,
     MEMORY_FLAGS,
@@ -195,9 +204,8 @@ def prepare(directory: TopicDirectory, segment: Segment, data: bytearray, idx: b
     disk = directory.disk
     new_data = directory.path_of(segment.first_seq, SegmentFile.NEW_DATA)
     new_idx = directory.path_of(segment.first_seq, SegmentFile.NEW_IDX)
-    if disk.exists(new_idx):
-        disk.unlink(new_idx)  # left by a try that failed; without its data it would mean a swap
-        sync_names(disk, directory.path)
+    # Left by a try that failed; without its data it would mean a swap.
+    remove_files(disk, [new_idx])
     for path, contents in ((new_data, data), (new_idx, idx)):
         create_file(disk, path, contents)
         sync_names(disk, directory.path)
@@ -215,10 +223,7 @@ def swap(directory: TopicDirectory, segment: Segment, data_bytes: int) -> Segmen
             directory.path_of(segment.first_seq, target),
         )
         sync_names(disk, directory.path)
-    pointer = directory.path_of(segment.first_seq, SegmentFile.COLD)
-    if disk.exists(pointer):
-        disk.unlink(pointer)
-        sync_names(disk, directory.path)
+    remove_files(disk, [directory.path_of(segment.first_seq, SegmentFile.COLD)])
     return replace(segment, data_bytes=data_bytes, tier=Tier.HOT)
 
 

@@ -11,7 +11,14 @@ from pathlib import PurePath
 from typing import Protocol
 
 from headwater.core.errors import DamageError
-from headwater.disk import Buffer, Disk, file_bytes, read_range, replace_file, sync_names
+from headwater.disk import (
+    Buffer,
+    Disk,
+    file_bytes,
+    read_range,
+    remove_files,
+    replace_file,
+)
 from headwater.disk.whole_files import TEMPORARY_SUFFIX
 from headwater.format.names import TOPICS_DIRECTORY
 from headwater.format.segment import (
@@ -103,11 +110,7 @@ class LocalSegmentStore:
 
     def _remove(self, first_seq: int, part: SegmentPart) -> None:
         path = self.path_of(first_seq, part)
-        present = [each for each in (path, temporary_path(path)) if self._disk.exists(each)]
-        for each in present:
-            self._disk.unlink(each)
-        if present:
-            sync_names(self._disk, self._root)
+        remove_files(self._disk, [path, temporary_path(path)])
 
 
 def temporary_path(path: PurePath) -> PurePath:

@@ -63,6 +63,11 @@ class ChannelKind(IntEnum):
     """G. The durable writes of one turn, as columns."""
     TURN_REPLY = 17
     """S. What became of them."""
+    PAGE = 18
+    """S. A whole answer whose records the gateway prints from their files, see `wire.page`. Ends
+    the stream."""
+    DRAINING = 19
+    """G. All that clients had sent before this gateway was told to stop came before this."""
 
 
 class ChannelFlag(IntFlag):
@@ -74,6 +79,8 @@ class ChannelFlag(IntFlag):
     """REQUEST: for a WebSocket. BEGIN: the answer has no head of ours; all of it is DATA."""
     ON = 4
     """READING: read it."""
+    WHOLE = 8
+    """REQUEST: answered with no PAGE, whose files were gone."""
 
 
 CHANNEL_FRAME: Final = Layout(
@@ -143,7 +150,9 @@ PAYLOAD_BYTES_MIN: Final = {
     ChannelKind.OPEN: OPEN.size,
 }
 """Of kinds whose payload begins with a table. A reader of those need not check again."""
-_BYTES_MIN: Final = [PAYLOAD_BYTES_MIN.get(ChannelKind(n), 0) if n else 0 for n in range(18)]
+_BYTES_MIN: Final = [
+    PAYLOAD_BYTES_MIN.get(ChannelKind(n), 0) if n else 0 for n in range(len(ChannelKind) + 1)
+]
 _pack = CHANNEL_FRAME.packer.pack
 _unpack = CHANNEL_FRAME.packer.unpack_from
 _HEADER_BYTES: Final = CHANNEL_FRAME.size

@@ -31,8 +31,7 @@ from headwater.format.control_frames import (
 from headwater.format.frame import Frame, FrameType, decode_frame, encode_frame
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
-from headwater.recovery.history.contents import ContentSink, TopicHistory
-from headwater.recovery.history.losses import Deletion
+from headwater.recovery.history.contents import ContentSink, Deletion, TopicHistory
 
 FSYNC = TopicSettings()
 FORGETFUL = TopicSettings(durability=Durability.EPHEMERAL)

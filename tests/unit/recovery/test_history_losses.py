@@ -12,7 +12,7 @@ from headwater.config.topic import TopicSettings
 from headwater.core.durability import Durability
 from headwater.model.loss import Loss
 from headwater.model.topic import TopicLog
-from headwater.recovery.history.losses import (
+from headwater.recovery.history.contents import (
     LossSink,
     lose_ephemeral,
     may_lose_ephemeral,

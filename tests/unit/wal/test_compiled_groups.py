@@ -310,7 +310,7 @@ def looped(
     settings = replace(SETTINGS, queue_submissions_max=5_000, file_bytes=1024 * 1024)
     log = FrameLog(PosixDisk(), directory, settings, clock, POSITION, counters)
     log.open()
-    owner = LoopOwner(loop, Waits(clock, 0))
+    owner = LoopOwner(loop, clock, Waits(clock, 0))
     shard = Shard(
         "looped",
         log,

@@ -229,7 +229,9 @@ def test_a_loop_that_comes_late_for_answers_is_noted(tmp_path: Path) -> None:
     async def life() -> None:
         loop = asyncio.get_running_loop()
         answered = asyncio.Event()
-        shard.deliver_to(LoopOwner(loop, Waits(SystemClock(), 0)), lambda _: answered.set())
+        shard.deliver_to(
+            LoopOwner(loop, SystemClock(), Waits(SystemClock(), 0)), lambda _: answered.set()
+        )
         await asyncio.sleep(0)
         shard.submit(ticket())
         shard.start()

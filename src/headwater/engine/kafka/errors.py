@@ -1,4 +1,4 @@
-"""Why Kafka's part of the engine refuses, beside the errors of `core`. `server.kafka.failures` has
+"""Why Kafka's part of the engine refuses, beside the errors of `core`. `server.kafka.refusals` has
 the codes that Kafka clients know; other protocols see the kind of request error that each is."""
 
 from __future__ import annotations

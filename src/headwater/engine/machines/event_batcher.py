@@ -4,7 +4,7 @@ Sixty connections that send one event each get sixty answers. In between, the ev
 one ticket and one commit: for each event alone the engine only reads its instance and prints its
 answer. Each event stands for itself: its entry is no part of a batch, and a refusal goes to the
 connection that sent it. Other requests are sent behind the events that came before them. See
-docs/decisions/0022-single-writes-of-one-turn-are-one-append.md.
+docs/decisions/0039-a-turn-is-one-submission.md.
 
 Keeps I2, I15.
 """
@@ -13,25 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from headwater.api.machine_requests import ApplyEvent, Sees
 from headwater.core.errors import HeadwaterError
-from headwater.core.units import MIB
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.book import Book, MachineChange, Repeat
 from headwater.engine.machines.draft import Draft
 from headwater.engine.owner import Owner, Pending
-
-MEMBERS_MAX: Final = 512
-GROUP_BYTES: Final = 1 * MIB
-"""A ticket of so many bytes is sent: what is done once for a ticket costs little beside them."""
+from headwater.engine.turn import SUBMISSION_BYTES, WriteTurn
 
 
 class PendingEvent:
     """An event whose sender waits for the answer. Exactly one of the methods is called, once."""
 
     __slots__ = ("request", "sees")
+    writers = 1
+    size = 0
+    """Its entry is made when it is sent; so is its size known then."""
 
     def __init__(self, request: ApplyEvent, sees: Sees | None) -> None:
         self.request = request
@@ -77,26 +76,17 @@ Response = tuple[PendingEvent, Applied | None, Exception | None]
 
 
 class EventBatcher:
-    """Connections add events; once the loop has read from all connections it calls `flush`. The
-    owner's."""
+    """Connections add events; at the end of the turn they are sent. The owner's."""
 
-    def __init__(self, book: Book, owner: Owner) -> None:
+    def __init__(self, book: Book, owner: Owner, writers_max: int) -> None:
         self._book = book
-        self._owner = owner
-        self._waiting: list[PendingEvent] = []
-        book.flush_batcher = self.flush
+        turn: WriteTurn[PendingEvent] = WriteTurn(owner, self._submit, writers_max)
+        self.add = turn.add
+        self.send = book.flush_batcher = turn.send
 
-    def add(self, event: PendingEvent) -> None:
-        self._waiting.append(event)
-        if len(self._waiting) == 1:
-            self._owner.post(self.flush)
-
-    def flush(self) -> None:
-        """Send all pending events. The answers go out after all of them are on their way: a sender
-        that gets its answer may send again at once, and must not get in between."""
-        if not self._waiting:
-            return
-        waiting, self._waiting = self._waiting, []
+    def _submit(self, waiting: list[PendingEvent]) -> None:
+        """The answers go out after all of them are on their way: a sender that gets its answer may
+        send again at once, and must not get in between."""
         responses: list[Response] = []
         while waiting:
             count = self._send(waiting, responses)
@@ -107,11 +97,10 @@ class EventBatcher:
             elif error is not None:
                 event.fail(error)
 
-    def _send(self, waiting: Sequence[PendingEvent], responses: list[Response]) -> int:
+    def _send(self, came: Sequence[PendingEvent], responses: list[Response]) -> int:
         """One ticket of the first of them; how many those are. Answers that need no entry are
         added to `responses`."""
         book = self._book
-        came = waiting[:MEMBERS_MAX]
         refused: list[Response] = []
         try:
             book.require_ready()
@@ -176,7 +165,7 @@ def _fill(
             refused.append((each, None, error))
             continue
         members.append(each)
-        if draft.size >= GROUP_BYTES:
+        if draft.size >= SUBMISSION_BYTES:
             break
     return members
 

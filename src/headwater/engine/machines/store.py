@@ -140,7 +140,7 @@ class MachineStore:
             published=self._published,
             plain_entries=not settings.entry_header_checksum,
         )
-        self.batcher = EventBatcher(self.book, self._owner)
+        self.batcher = EventBatcher(self.book, self._owner, settings.queue_submissions_max)
         counters = WalCounters(waits=waits)
         self._log = self.book.log = EntryLog(
             self._disk,
@@ -439,7 +439,7 @@ class MachineStore:
         self._lock.release()
 
     def _begin_closing(self) -> None:
-        self.batcher.flush()
+        self.batcher.send()
         self._closing = True
         self._watchers.close()
 

@@ -18,6 +18,7 @@ from headwater.core.arrays import NDArray, load_arrays, numpy
 from headwater.core.durability import Durability
 from headwater.core.errors import DiskFullError, HeadwaterError
 from headwater.core.units import MIB
+from headwater.engine.maintenance.breaks import Breaks
 from headwater.engine.owner import call_in_slices
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import TailChunk, Topic
@@ -38,6 +39,9 @@ the log waits behind it."""
 
 SLICE_BYTES_MAX: Final = MIB // 4
 """How much of it is joined at once: joining keeps other threads from running."""
+
+CHUNKS_AT_ONCE: Final = 256
+"""So many go to the cache in one step of the owner."""
 
 _DEAD: Final = int(IndexFlag.DELETED | IndexFlag.LOST)
 
@@ -79,6 +83,8 @@ class Checkpointer:
 
     def run(self, *, full: bool) -> Cut:
         """One checkpoint, on the maintenance thread. A full one takes everything published."""
+        if self._core.dirty:
+            load_arrays()  # here, where no request waits for it
         cut, topics = self._core.owner.call(lambda: self._cut(full=full))
         self._add_jobs(cut, topics)
         self._carry_out(cut)
@@ -99,8 +105,6 @@ class Checkpointer:
                     cut.jobs.append(self._job(topic))
                     yield
 
-        if topics:
-            load_arrays()  # here, where no request waits for it
         call_in_slices(self._core.owner, self._core.clock, jobs())
 
     def _carry_out(self, cut: Cut) -> None:
@@ -129,7 +133,7 @@ class Checkpointer:
     def _write_each(self, jobs: Sequence[TopicJob]) -> tuple[list[TopicJob], Exception | None]:
         """Files of one topic that cannot be written to keep no other topic's records in memory.
         Gives what was written, and the first error: the log must keep all it has, then."""
-        now = self._core.clock.wall_ms()
+        now, breaks = self._core.clock.wall_ms(), Breaks(self._core)
         written: list[TopicJob] = []
         first_error: Exception | None = None
         full: DiskFullError | None = None
@@ -137,7 +141,7 @@ class Checkpointer:
             if full is not None and job.chunks:
                 continue  # nor is there room for this one; what was deleted needs none
             try:
-                self._write(job, now)
+                self._write(job, now, breaks)
             except (OSError, HeadwaterError) as error:
                 _take_back(job, error)
                 if isinstance(error, DiskFullError):
@@ -204,10 +208,11 @@ class Checkpointer:
                 flagged.append((segment, entries, here))
         return flagged
 
-    def _write(self, job: TopicJob, now: int) -> None:
+    def _write(self, job: TopicJob, now: int, breaks: Breaks) -> None:
         files = job.topic.files
         for segment, entries, seqs in job.flags:
             files.flag_deleted(segment, entries, seqs)
+            breaks.take()
         active = job.active
         for first_seq, slices in _runs(job):
             count = sum(len(part.offsets) for part in slices)
@@ -223,6 +228,7 @@ class Checkpointer:
             active = written[-1] if not written[-1].sealed else None
             _merge(job.written, written)
             job.runs.append((first_seq, entries))
+            breaks.take()
         if active is not None and active.end_seq < job.last_seq:
             # What came behind it was evicted before it got here: nothing can be appended to it.
             _merge(job.written, [files.seal(active)])
@@ -303,11 +309,14 @@ class Checkpointer:
 
     def _keep_in_cache(self, job: TopicJob) -> Iterator[None]:
         """Thousands of chunks, where each has one write: readers get their turn in between."""
-        tail, cache = job.topic.tail, self._core.cache
-        for chunk in job.chunks:
-            if tail.first_seq is not None and chunk.first_seq >= tail.first_seq:
-                cache.keep(tail, chunk)
-                yield
+        tail = job.topic.tail
+        for at in range(0, len(job.chunks), CHUNKS_AT_ONCE):
+            first_seq = tail.first_seq
+            if first_seq is None:
+                return
+            chunks = job.chunks[at : at + CHUNKS_AT_ONCE]
+            self._core.cache.keep(tail, [each for each in chunks if each.first_seq >= first_seq])
+            yield
 
 
 def _remember_deletes(job: TopicJob) -> None:

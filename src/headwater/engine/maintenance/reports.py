@@ -16,7 +16,7 @@ import msgspec
 
 from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
-from headwater.disk import Disk, read_whole, replace_file, sync_names
+from headwater.disk import Disk, have_directory, read_whole, replace_file
 from headwater.format.names import REPORTS_DIRECTORY
 
 REPORT_BYTES_MAX: Final = 1 * MIB
@@ -40,9 +40,7 @@ class Reports(NamedTuple):
 def make_reports_directory(disk: Disk, directory: PurePath) -> None:
     """Reports about this data directory are kept from now on."""
     path = directory / REPORTS_DIRECTORY
-    if not disk.exists(path):
-        disk.make_directory(path)
-        sync_names(disk, directory)
+    have_directory(disk, path)
 
 
 def keep_report(

@@ -47,10 +47,11 @@ from headwater.format.snapshot import TopicMeta
 from headwater.model.loss import Loss
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.history.contents import ContentSink, TopicHistory
-from headwater.recovery.history.losses import (
+from headwater.recovery.history.contents import (
+    ContentSink,
     Deletion,
     LossSink,
+    TopicHistory,
     lose_ephemeral,
     may_lose_ephemeral,
     reserved_seqs,

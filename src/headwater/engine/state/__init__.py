@@ -7,7 +7,6 @@ log, counters, and which topics have work to do. From it everything else is reac
 - `topic`: a topic with its rules (`TopicLog` of `model`), newest frames, segments, queue, routes,
   and all topics by name and number; and the routers between them, with what of their copies is not
   in the log yet;
-- `router_table`: all routers by name and number;
 - `retention_holds`: the consumers that need old log. Nothing that they hold is deleted, and a hold
   that gives way to its limit says so (I9);
 - `damage`: what cannot be served, and why (I5, I6). Any thread may add to it.

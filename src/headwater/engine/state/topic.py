@@ -42,7 +42,7 @@ from headwater.model.router import CursorMark, Guarantee, RouterCursor, RouterSe
 from headwater.model.topic import TopicLog
 from headwater.recovery.history.topics import TopicTable
 from headwater.recovery.topics.stored_topic import StoredTopic
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 
@@ -203,10 +203,10 @@ class TailCache:
         self._kept: deque[tuple[Tail, TailChunk]] = deque()
         self.bytes = 0
 
-    def keep(self, tail: Tail, chunk: TailChunk) -> None:
-        """This chunk is in a segment now; it may be dropped when room is needed."""
-        self._kept.append((tail, chunk))
-        self.bytes += len(chunk.buffer)
+    def keep(self, tail: Tail, chunks: Sequence[TailChunk]) -> None:
+        """These chunks are in a segment now; they may be dropped when room is needed."""
+        self._kept.extend([(tail, chunk) for chunk in chunks])
+        self.bytes += sum([len(chunk.buffer) for chunk in chunks])
         while self.bytes > self._bytes_max:
             old_tail, old = self._kept.popleft()
             self.bytes -= len(old.buffer)

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import RequestError
 from headwater.core.records import Record
-from headwater.engine.partition import FrameRun, ReadPlan
+from headwater.engine.partition import FilePlace, FrameRun, ReadPlan
 from headwater.engine.state.engine_core import EngineCore
 from headwater.engine.state.topic import TailChunk, Topic
 from headwater.engine.topics.lifecycle import Topics
@@ -25,7 +25,7 @@ from headwater.format.segment import SEGMENT_FRAME, Entries
 from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection, select
 from headwater.model.slots import as_run
-from headwater.store.checked_reads import RecordDamage, good_positions
+from headwater.store.pair import RecordDamage, good_positions
 from headwater.store.segment import (
     Segment,
     SegmentMissingError,
@@ -165,7 +165,11 @@ class TopicReadPlan:
         picked = all_offsets if positions is None else all_offsets[positions]
         offsets = picked.astype(numpy.int64)
         offsets -= data.base
-        return FrameRun(data.buffer, offsets, in_segment=True), findings
+        place = None
+        if len(offsets) and read.segment.sealed and not read.segment.is_cold:
+            first_here = first if positions is None else first + int(positions[0])
+            place = FilePlace(data.path, read.segment.data_bytes, data.base, first_here)
+        return FrameRun(data.buffer, offsets, True, place), findings
 
 
 @dataclass(frozen=True, slots=True)

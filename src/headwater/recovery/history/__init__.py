@@ -12,10 +12,10 @@ whose log is read in two ways, have two:
   are good. It needs control frames only, so a start runs it over the whole log before it reads any
   index file, and a Spark job over summaries of single files (`recovery.topics.catalog`).
 - `contents.TopicHistory`: what one topic holds: its records, a batch at a time, and the deletes,
-  floors, settings, keys and leases between them, in the order of the log.
+  floors, settings, keys and leases between them, in the order of the log; and what follows at its
+  end: which seqs never get a record.
 
-`losses` has what both share: what is gone from the front of a topic, what a delete means, and what
-follows at the end of a log: which seqs of a topic never get a record.
-Start reading there, then `topics`, then `contents`. What a live change makes of an owner's tables
-is decided before it is written (`engine.machines.draft`); a fold is for what is read back.
+Both share what is gone from the front of a topic (`contents.Floors`), and what a delete means.
+Start reading with `topics`, then `contents`. What a live change makes of an owner's tables is
+decided before it is written (`engine.machines.draft`); a fold is for what is read back.
 """

@@ -33,6 +33,7 @@ from headwater.format.checksum import checksum64
 from headwater.format.kafka.checkpoint import KafkaCheckpoint, SegmentMeta, encode_checkpoint
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME, index_name, log_name
 from headwater.format.names import QUARANTINE_DIRECTORY
+from headwater.recovery.finding import RepairPlan, RepairStep, StepKind
 from headwater.recovery.kafka.rebuild import RebuildError, Rebuilding, Rebuilt
 from headwater.recovery.kafka.survey import (
     KafkaSurvey,
@@ -41,7 +42,6 @@ from headwater.recovery.kafka.survey import (
     survey_kafka,
 )
 from headwater.recovery.kafka.table import LogVerdict, Stray
-from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
 from headwater.recovery.repair import keep_copy, move_to_quarantine
 
 _RECORD: Final = "record"

@@ -32,12 +32,12 @@ from headwater.format.machines.snapshot import (
     sound_blocks,
     unpack_block,
 )
+from headwater.recovery.finding import RepairPlan, RepairStep, StepKind
 from headwater.recovery.machines.repair import write_index
 from headwater.recovery.machines.segment import Run
 from headwater.recovery.machines.snapshot import SnapshotScan, block_rows
 from headwater.recovery.machines.survey import MachineSurvey, report_on_machines, survey_machines
 from headwater.recovery.machines.table import SnapshotVerdict
-from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
 from headwater.recovery.repair import move_to_quarantine
 
 MISSING_SEGMENTS_MAX: Final = 10_000

@@ -21,7 +21,7 @@ from headwater.format.control_frames import (
 )
 from headwater.format.frame import Frame, FrameType
 from headwater.format.snapshot import Snapshot, TopicMeta
-from headwater.recovery.history.losses import Floors
+from headwater.recovery.history.contents import Floors
 from headwater.recovery.history.topics import TopicFold, TopicSink, TopicTable
 from headwater.recovery.topics.stored_topic import StoredTopic
 

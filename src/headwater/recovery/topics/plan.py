@@ -12,10 +12,10 @@ from pathlib import PurePath
 from typing import ClassVar, Final
 
 from headwater.core.errors import InvariantError, RequestError
-from headwater.disk import Disk, replace_file, sync_names
+from headwater.disk import Disk, remove_files, replace_file
 from headwater.format.log_state import Current, Repairs, Skip, encode_current, encode_repairs
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME
-from headwater.recovery.plan import RepairPlan, RepairStep, StepKind
+from headwater.recovery.finding import RepairPlan, RepairStep, StepKind
 from headwater.recovery.repair import keep_copy, move_to_quarantine
 from headwater.recovery.topics.report import report_on
 from headwater.recovery.topics.scan import END_OF_FILE, FileScan
@@ -118,9 +118,7 @@ def _point_current(disk: Disk, plan: LogRepairPlan) -> None:
     survey = survey_shard(disk, plan.directory, repairs=plan.repairs)
     path = plan.directory / CURRENT_NAME
     if not survey.files:
-        if disk.exists(path):
-            disk.unlink(path)
-            sync_names(disk, plan.directory)
+        remove_files(disk, [path])
         return
     last = survey.files[-1]
     if last.length == 0:

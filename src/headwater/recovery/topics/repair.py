@@ -18,7 +18,16 @@ from pathlib import PurePath
 from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import AccessError
-from headwater.disk import NO_ROOM, DirectoryLock, Disk, OpenMode, opened, sync_file, sync_names
+from headwater.disk import (
+    NO_ROOM,
+    DirectoryLock,
+    Disk,
+    OpenMode,
+    opened,
+    remove_files,
+    sync_file,
+    sync_names,
+)
 from headwater.format.names import WAL_DIRECTORY
 from headwater.observe.waits import Waits
 from headwater.recovery.directory import access_error, accessing
@@ -89,11 +98,7 @@ def _repair(disk: Disk, shard: ShardSurvey) -> None:
         _rewrite_and_sync(disk, last)
     # First what is kept, CURRENT among it, and only then what CURRENT says may go.
     sync_names(disk, shard.directory)
-    superfluous = [*shard.untrimmed, *shard.leftovers]
-    for path in superfluous:
-        disk.unlink(path)
-    if superfluous:
-        sync_names(disk, shard.directory)
+    remove_files(disk, [*shard.untrimmed, *shard.leftovers])
 
 
 def _rewrite_and_sync(disk: Disk, scan: FileScan) -> None:

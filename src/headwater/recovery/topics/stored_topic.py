@@ -21,7 +21,7 @@ from headwater.format.segment import (
 from headwater.format.snapshot import TopicMeta
 from headwater.model.loss import Loss
 from headwater.model.topic import TopicLog
-from headwater.recovery.history.losses import Floors
+from headwater.recovery.history.contents import Floors
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 

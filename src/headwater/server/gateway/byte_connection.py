@@ -28,6 +28,8 @@ class ByteConnection(Connection):
         self._port = port
         self._stream = uplink.next_stream()
         self._outflow = Outflow(uplink, self._stream, self)
+        self._early: list[bytes] = []
+        """Came before there was a sequencer: the loop begins to read whatever `opened` says."""
 
     @property
     def has_room(self) -> bool:
@@ -51,9 +53,16 @@ class ByteConnection(Connection):
         self._uplink.send(
             ChannelKind.OPEN, self._stream, open_payload(self._port, own[:2], peer[:2])
         )
+        for data in self._early:
+            self.data_received(data)
+        self._early.clear()
         self.set_reading()
 
     def data_received(self, data: bytes) -> None:
+        if not self._is_open:
+            self._early.append(data)
+            self.transport.pause_reading()
+            return
         self._uplink.send(ChannelKind.DATA, self._stream, data)
 
     def lost(self, exc: Exception | None) -> None:
@@ -68,6 +77,9 @@ class ByteConnection(Connection):
     # -- what the sequencer says
 
     def answer(self, answer: bytes, *, closes: bool) -> None:
+        raise AssertionError("there are no requests here")
+
+    def page(self, page: bytes, *, closes: bool) -> None:
         raise AssertionError("there are no requests here")
 
     def begin(self, head: bytes, *, is_upgraded: bool) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, cast
 
 from headwater.core.units import MIB
@@ -18,8 +19,13 @@ from headwater.wire.channel import ChannelError, ChannelKind, ChannelReader, fra
 
 FrameHandler = Callable[[int, int, bytes], None]
 """Of the stream, the flags, and the payload. Raises `ChannelError` for what makes no sense."""
+
 BUFFER_BYTES_MAX: Final = 8 * MIB
 """What waits for the other side before it counts as one that does not read."""
+
+
+def _run(work: Callable[[], None]) -> None:
+    work()
 
 
 class Channel(asyncio.Protocol):
@@ -40,6 +46,8 @@ class Channel(asyncio.Protocol):
         self._out: list[Part] = []
         self._transport: asyncio.Transport | None = None
         self.is_paused = False
+        self.run: Callable[[Callable[[], None]], None] = _run
+        """Does the work of a turn; may measure it."""
 
     def register(self, handlers: Mapping[ChannelKind, FrameHandler]) -> None:
         """What is done with frames of these kinds. Others close the channel."""
@@ -93,6 +101,9 @@ class Channel(asyncio.Protocol):
         self._transport.set_write_buffer_limits(high=BUFFER_BYTES_MAX)
 
     def data_received(self, data: bytes) -> None:
+        self.run(partial(self._take, data))
+
+    def _take(self, data: bytes) -> None:
         handlers = self._handlers
         try:
             for kind, flags, stream, payload in self._reader.feed(data):

@@ -10,6 +10,7 @@ from headwater.server.gateway.channel import Channel
 from headwater.server.gateway.stream_transport import StreamTransport
 from headwater.server.http.endpoint import HttpEndpoint
 from headwater.wire.channel import ChannelFlag, ChannelKind
+from headwater.wire.page import page_payload
 
 if TYPE_CHECKING:
     from headwater.server.http.exchange import Exchange
@@ -44,10 +45,12 @@ class ForwardedCall:
         is_waiting: bool,
         begin: Callable[[ForwardedCall], None],
         on_over: Callable[[int], object],
+        reads_files: bool,
     ) -> None:
         """`begin`: hands it to its handler. `on_over`: its stream is no more."""
         self.endpoint = endpoint
         self.is_waiting = is_waiting
+        self.reads_files = reads_files
         self._channel = channel
         self._stream = stream
         self._begin = begin
@@ -106,7 +109,11 @@ class ForwardedCall:
             self._channel.send_parts(ChannelKind.BEGIN, self._stream, parts)
             return
         flags = 0 if exchange.keep_alive else _CLOSE
-        self._channel.send_parts(ChannelKind.ANSWER, self._stream, parts, flags)
+        if exchange.page is not None:
+            page = page_payload(exchange.page)
+            self._channel.send_parts(ChannelKind.PAGE, self._stream, page, flags)
+        else:
+            self._channel.send_parts(ChannelKind.ANSWER, self._stream, parts, flags)
         self._over()
 
     def answered(self, now_us: int) -> None:

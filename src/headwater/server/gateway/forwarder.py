@@ -14,56 +14,69 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+from headwater.core.errors import FormatError
 from headwater.core.units import US_PER_S
 from headwater.server.connection import Connection
+from headwater.server.gateway.page_files import FileChangedError, PageFiles
 from headwater.server.gateway.uplink import Uplink
 from headwater.server.http.connection import HttpConnection
 from headwater.server.http.dispatcher import Dispatcher
 from headwater.server.http.exchange import Exchange, HttpCaller
 from headwater.server.http.route_table import Route
 from headwater.server.http.write_batcher import WriteBatcher
-from headwater.wire.channel import ChannelKind
+from headwater.wire.channel import ChannelFlag, ChannelKind
 from headwater.wire.http_errors import HttpError
+from headwater.wire.page import read_page
 
 WAIT_US: Final = 2 * US_PER_S
 """How long a request waits for a sequencer that is not there."""
+_UPGRADE: Final = int(ChannelFlag.UPGRADE)
+_WHOLE: Final = int(ChannelFlag.WHOLE)
 _RETRY: Final = {"retry-after": "1"}
 
 
 class Forwarder:
     """The handler of routes, in a gateway."""
 
-    def __init__(self, uplink: Uplink) -> None:
+    def __init__(self, uplink: Uplink, files: PageFiles) -> None:
         self._uplink = uplink
+        self.files = files
         self._waiting: deque[tuple[ForwardedRequest, bytes | None]] = deque()
         """For a sequencer; with what followed the head, for those that upgrade."""
         self.requests = 0
         """Those that were forwarded."""
 
     def forward(self, exchange: Exchange) -> None:
-        request = ForwardedRequest(self._uplink, exchange, exchange.number)
+        request = ForwardedRequest(self, self._uplink, exchange, exchange.number)
         if self._uplink.is_up:
-            self._send(request, exchange.body, upgrades=False)
+            self._send(request, exchange.body)
         else:
             self._waiting.append((request, None))
 
     def upgrade(self, exchange: Exchange, rest: bytes) -> None:
-        request = ForwardedRequest(self._uplink, exchange, self._uplink.next_stream())
+        request = ForwardedRequest(self, self._uplink, exchange, self._uplink.next_stream())
         exchange.connection.upgraded = UpgradedInput(request)
         if self._uplink.is_up:
-            self._send(request, rest, upgrades=True)
+            self._send(request, rest, _UPGRADE)
         else:
             exchange.connection.hold_back(True)
             self._waiting.append((request, rest))
 
-    def _send(self, request: ForwardedRequest, body: bytes | bytearray, *, upgrades: bool) -> None:
+    def forward_again(self, request: ForwardedRequest) -> None:
+        """One whose answer named files that are gone: all of it comes as text this time."""
+        if self._uplink.is_up:
+            self._send(request, request.exchange.body, _WHOLE)
+        else:
+            self._waiting.append((request, None))
+
+    def _send(self, request: ForwardedRequest, body: bytes | bytearray, flags: int = 0) -> None:
         self.requests += 1
         exchange, uplink, stream = request.exchange, self._uplink, request.stream
         uplink.add(stream, request)
         exchange.on_gone = partial(uplink.gone, stream)
         connection = exchange.connection
         behind = connection.number_before() if isinstance(connection, ForwardingConnection) else 0
-        uplink.request(stream, exchange.head, body, exchange.started_us, behind, upgrades=upgrades)
+        uplink.request(stream, exchange.head, body, exchange.started_us, behind, flags)
 
     def sequencer_up(self) -> None:
         """Forward what waited for it."""
@@ -72,9 +85,9 @@ class Forwarder:
             if request.connection.is_gone:
                 continue
             if rest is None:
-                self._send(request, request.exchange.body, upgrades=False)
+                self._send(request, request.exchange.body)
             else:
-                self._send(request, rest, upgrades=True)
+                self._send(request, rest, _UPGRADE)
                 request.connection.hold_back(False)
 
     def refuse_waiting(self, now_us: int) -> None:
@@ -117,9 +130,12 @@ class ForwardingConnection(HttpConnection):
 class ForwardedRequest:
     """A request that the sequencer answers. Fulfils `ForwardedStream`."""
 
-    __slots__ = ("_outflow", "connection", "exchange", "stream", "uplink")
+    __slots__ = ("_forwarder", "_outflow", "connection", "exchange", "stream", "uplink")
 
-    def __init__(self, uplink: Uplink, exchange: Exchange, stream: int) -> None:
+    def __init__(
+        self, forwarder: Forwarder, uplink: Uplink, exchange: Exchange, stream: int
+    ) -> None:
+        self._forwarder = forwarder
         self.uplink = uplink
         self.exchange = exchange
         self.stream = stream
@@ -135,6 +151,22 @@ class ForwardedRequest:
         if self.connection.upgraded is not None:
             self.connection.upgraded = None  # that was refused
         exchange.answer_whole(answer)
+
+    def page(self, page: bytes, *, closes: bool) -> None:
+        exchange, files = self.exchange, self._forwarder.files
+        now_us = self.connection.endpoint.now_us()
+        try:
+            texts = [
+                piece if isinstance(piece, bytes) else files.printed(piece, now_us)
+                for piece in read_page(page)
+            ]
+        except (FileChangedError, FormatError):
+            self._forwarder.forward_again(self)
+            return
+        exchange.on_gone = None
+        if closes:
+            exchange.keep_alive = False
+        exchange.answer_json_parts(*texts)
 
     def begin(self, head: bytes, *, is_upgraded: bool) -> None:
         self._outflow = Outflow(self.uplink, self.stream, self.connection)

@@ -14,6 +14,7 @@ from typing import Final
 
 from headwater.config.server import ServerSettings
 from headwater.core.clock import Clock, SystemClock
+from headwater.disk import PosixDisk
 from headwater.observe.logs import Logger
 from headwater.server.access.access import Access
 from headwater.server.backend import Backend
@@ -25,6 +26,7 @@ from headwater.server.gateway.forwarder import (
     GatewayDispatcher,
     forwarding_routes,
 )
+from headwater.server.gateway.page_files import PageFiles
 from headwater.server.gateway.shared_room import SharedRoom
 from headwater.server.gateway.turn_sender import TurnSender
 from headwater.server.gateway.uplink import Uplink
@@ -38,6 +40,8 @@ from headwater.server.routes import LATE_ROUTES, ROUTES
 from headwater.wire.channel import BytePort, ChannelKind
 
 TICK_S: Final = 0.5
+TURNS_READ: Final = 2
+"""What clients had sent before the signal came is read in this turn of the loop or the next."""
 HANG_UP_S: Final = 2.0
 """How long the last frames may take."""
 BYTE_PORTS: Final = {"kafka": BytePort.KAFKA, "rcpx": BytePort.RCPX}
@@ -74,7 +78,8 @@ class Gateway:
             plan.address, plan.slot, log, self._sequencer_changed, self._set_reading
         )
         self._access = access = Access(settings)
-        self._forwarder = Forwarder(self._uplink)
+        self._files = PageFiles(PosixDisk())
+        self._forwarder = Forwarder(self._uplink, self._files)
         self._turns = TurnSender(access.keys, self._forwarder.forward, clock.monotonic_us, log)
         self._uplink.register(
             {ChannelKind.TURN_REPLY: lambda _stream, _flags, reply: self._turns.take_reply(reply)}
@@ -181,6 +186,7 @@ class Gateway:
                 self._streams.check_deadlines()
                 self._forwarder.refuse_waiting(self._http.now_us())
                 self._uplink.report_taken()
+                self._files.forget_unused(self._http.now_us())
                 times = os.times()
                 cpu_us = int((times.user + times.system) * 1_000_000)
                 plan.slots.set(plan.slot, "cpu_us", cpu_us)
@@ -192,7 +198,11 @@ class Gateway:
         """Finish what is under way, then end every connection."""
         for server in self._servers:
             server.close()
+        for _ in range(TURNS_READ):
+            await asyncio.sleep(0)
+        self._batcher.flush()
         self._backend.draining = True
+        self._uplink.send(ChannelKind.DRAINING, 0)
         await asyncio.gather(self._http.drain(), self._streams.drain())
         await self._uplink.close(HANG_UP_S)
         self._ports.intake.close()

@@ -71,14 +71,20 @@ def inherit(settings: ServerSettings, gateways: int) -> Inheritance:
     wanted = {"http": settings.port, "rcpx": settings.rcpx_port, "kafka": settings.kafka_port}
     listening: dict[str, list[list[socket.socket]]] = {}
     ports: dict[str, int] = {}
-    for name, port in wanted.items():
-        if port is not None:
-            listening[name] = _bind_for_all(name, settings.host, port, gateways)
-            ports[name] = _port_of(listening[name][0])
     metrics: list[socket.socket] = []
-    if settings.metrics_port is not None:
-        metrics = _bind_for_all(METRICS, settings.host, settings.metrics_port, 1)[0]
-        ports[METRICS] = _port_of(metrics)
+    try:
+        for name, port in wanted.items():
+            if port is not None:
+                listening[name] = _bind_for_all(name, settings.host, port, gateways)
+                ports[name] = _port_of(listening[name][0])
+        if settings.metrics_port is not None:
+            metrics = _bind_for_all(METRICS, settings.host, settings.metrics_port, 1)[0]
+            ports[METRICS] = _port_of(metrics)
+    except BaseException:
+        for sockets in listening.values():
+            for each in sockets:
+                _close(each)
+        raise
     rendezvous = socket.socket(socket.AF_UNIX)
     rendezvous.bind("")  # the kernel finds a name that no file has
     rendezvous.listen(BACKLOG)

@@ -41,10 +41,12 @@ from headwater.wire.channel import (
 )
 
 _CLOSE: Final = int(ChannelFlag.CLOSE)
+_WHOLE: Final = int(ChannelFlag.WHOLE)
 _UPGRADE: Final = int(ChannelFlag.UPGRADE)
 _PEER: Final = struct.Struct("3i")
 _unpack_request: Final = REQUEST.packer.unpack_from
 
+Timed = Callable[[str, Callable[[], None]], Callable[[], None]]
 MakeProtocol = Callable[[], asyncio.Protocol | None]
 """For a new connection; None as long as its port is not open."""
 
@@ -81,6 +83,7 @@ class GatewayLinks:
         self._links: set[GatewayLink] = set()
         self._waiting: list[tuple[BytePort, ByteStream]] = []
         self._server: asyncio.Server | None = None
+        self._timed: Timed | None = None
 
     async def start(self, listening: socket.socket) -> None:
         loop = asyncio.get_running_loop()
@@ -112,18 +115,26 @@ class GatewayLinks:
         else:
             stream.begin(protocol)
 
+    def time_turns(self, timed: Timed) -> None:
+        """Have what frames bring timed from now on."""
+        self._timed = timed
+
+    def run(self, work: Callable[[], None]) -> None:
+        work() if self._timed is None else self._timed("requests", work)()
+
     def open_ports(self) -> None:
         """Recovery is done: connections that came before get their protocols."""
         waiting, self._waiting = self._waiting, []
         for port, stream in waiting:
             self.connect(port, stream)
 
+    async def all_draining(self, wait_s: float) -> None:
+        """Until gateways have sent what clients had sent before they were told to stop."""
+        await _until(lambda: all(link.is_draining for link in self._links), wait_s)
+
     async def drain(self, wait_s: float) -> None:
         """Until all gateways have hung up, or so long; then hang up on them."""
-        loop = asyncio.get_running_loop()
-        until = loop.time() + wait_s
-        while self._links and loop.time() < until:
-            await asyncio.sleep(DRAIN_POLL_S)
+        await _until(lambda: not self._links, wait_s)
         self.close()
 
     def close(self) -> None:
@@ -146,10 +157,13 @@ class GatewayLink:
         self._streams: dict[int, StreamEnd] = {}
         """All that is open, the calls too."""
         self.channel = Channel(loop, links.log, self._lost, self._set_pressure)
+        self.channel.run = links.run
         self.channel.register({ChannelKind.HELLO: self._take_hello})
         self._turns = GatewayTurns(
             links.turns, partial(self.channel.send, ChannelKind.TURN_REPLY, 0)
         )
+        self.is_draining = False
+        """All that its clients sent before the server was told to stop is here."""
         self.slot = -1
         self.pid = 0
 
@@ -161,6 +175,7 @@ class GatewayLink:
                 ChannelKind.HEAD: self._take_head,
                 ChannelKind.REQUEST: self._take_request,
                 ChannelKind.TURN: self._take_turn,
+                ChannelKind.DRAINING: self._take_draining,
                 ChannelKind.OPEN: self._take_open,
                 ChannelKind.DATA: self._take_data,
                 ChannelKind.TAKEN: self._take_taken,
@@ -170,6 +185,9 @@ class GatewayLink:
         )
         self._links.add(self)
         self.channel.send(ChannelKind.HELLO, 0, hello(self.slot, os.getpid()))
+
+    def _take_draining(self, _stream: int, _flags: int, _payload: bytes) -> None:
+        self.is_draining = True
 
     # -- requests
 
@@ -186,7 +204,15 @@ class GatewayLink:
             raise ChannelError(f"no head under number {number}")
         body = payload[REQUEST.size :]
         begin = self._upgrade if flags & _UPGRADE else self._begin
-        call = ForwardedCall(self.channel, self._endpoint, stream, behind > 0, begin, self._forget)
+        call = ForwardedCall(
+            self.channel,
+            self._endpoint,
+            stream,
+            behind > 0,
+            begin,
+            self._forget,
+            reads_files=not flags & _WHOLE,
+        )
         call.exchange = Exchange(call, head, body, started_us)
         self._calls[stream] = self._streams[stream] = call
         before = self._calls.get(behind) if behind else None
@@ -256,6 +282,13 @@ class GatewayLink:
         self._links.remove(self)
         for stream in list(self._streams):
             self._tell(stream, lambda found: found.lost())
+
+
+async def _until(condition: Callable[[], bool], wait_s: float) -> None:
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait_s
+    while not condition() and loop.time() < until:
+        await asyncio.sleep(DRAIN_POLL_S)
 
 
 def check_peer(channel: Channel) -> None:

@@ -45,6 +45,9 @@ class ForwardedStream(Protocol):
     def answer(self, answer: bytes, *, closes: bool) -> None:
         """The whole answer; it ends the stream."""
 
+    def page(self, page: bytes, *, closes: bool) -> None:
+        """The whole answer, its records where they lie; it ends the stream."""
+
     def begin(self, head: bytes, *, is_upgraded: bool) -> None:
         """An answer without end begins."""
 
@@ -124,6 +127,7 @@ class Uplink:
         self._channel.register(
             {
                 ChannelKind.ANSWER: self._take_answer,
+                ChannelKind.PAGE: self._take_page,
                 ChannelKind.BEGIN: self._take_begin,
                 ChannelKind.DATA: self._take_data,
                 ChannelKind.READING: self._take_reading,
@@ -196,15 +200,13 @@ class Uplink:
         body: bytes | bytearray,
         started_us: int,
         behind: int,
-        *,
-        upgrades: bool,
+        flags: int,
     ) -> None:
         """One that has come. `behind`: the unanswered one before it on its connection, or 0."""
         channel = self._channel
         assert channel is not None, "it is up"
         number = head.channel_number or self._send_head(channel, head)
         fixed = _pack_request(started_us, behind, number)
-        flags = _UPGRADE if upgrades else 0
         channel.send_parts(ChannelKind.REQUEST, stream, (fixed, bytes(body)), flags)
 
     def _send_head(self, channel: Channel, head: Head) -> int:
@@ -247,6 +249,11 @@ class Uplink:
         forwarded = self._streams.pop(stream, None)
         if forwarded is not None:  # else the client is gone
             forwarded.answer(payload, closes=bool(flags & _CLOSE))
+
+    def _take_page(self, stream: int, flags: int, payload: bytes) -> None:
+        forwarded = self._streams.pop(stream, None)
+        if forwarded is not None:
+            forwarded.page(payload, closes=bool(flags & _CLOSE))
 
     def _take_begin(self, stream: int, flags: int, payload: bytes) -> None:
         forwarded = self._streams.get(stream)

@@ -35,6 +35,7 @@ class HttpConnection(Connection):
     """What speaks on it instead, from then on."""
     on_resumed: Callable[[], None] | None = None
     """Called when the client takes bytes again; set by a stream."""
+    reads_files = False
     _may_have_unsent = False
     """The transport got something, and was not checked since for whether it was sent."""
     _beginning = False

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from headwater.server.http.endpoint import HttpEndpoint
     from headwater.server.http.request_head import Head
     from headwater.server.intake import Reading
+    from headwater.wire.page import Piece
 
 
 GZIP_BYTES_MIN: Final = 1_400
@@ -72,6 +73,10 @@ class HttpCaller(Protocol):
 
     @property
     def is_gone(self) -> bool: ...
+
+    @property
+    def reads_files(self) -> bool:
+        """It prints records from their files itself."""
 
     @property
     def endpoint(self) -> HttpEndpoint: ...
@@ -128,6 +133,8 @@ class Exchange:
     """Is answered when something happens, not when something is done."""
     on_gone: Callable[[], None] | None = None
     """Told when the connection ended before the answer did."""
+    page: Sequence[Piece] | None = None
+    """The answer, where the connection puts it together."""
     _ready: bytes | Parts | None = None
     _begun = False
 
@@ -314,6 +321,15 @@ class Exchange:
 
     def _request_id_line(self) -> bytes:
         return b"x-request-id: %b-%x\r\n" % (self.connection.endpoint.request_prefix, self.number)
+
+    def answer_page(self, *pieces: Piece) -> None:
+        """The same with records that lie in files, for a connection that reads them."""
+        texts = tuple(piece for piece in pieces if isinstance(piece, bytes))
+        if len(texts) == len(pieces):
+            self.answer_json_parts(*texts)
+            return
+        self.page, self._ready = pieces, b""
+        self.connection.answer_ready()
 
     def answer(self, status: int, body: bytes, headers: Mapping[str, str]) -> None:
         """Any other whole answer. A HEAD request gets its headers only."""

@@ -289,6 +289,7 @@ class Http2Stream(asyncio.Transport):
     is_waiting = False
     """Streams do not wait for each other."""
     takes_direct_answer = False
+    reads_files = False
     exchange: Exchange | None = None
     head: Head | None = None
     is_last = False

@@ -20,6 +20,7 @@ from headwater.engine.topics.reader import ReadFilter, decode_run
 from headwater.model.queue import Grant
 from headwater.native import compiled
 from headwater.wire.frames import More, Projection, render_frames, render_objects, render_record
+from headwater.wire.page import RECORDS_MIN, LocatedFrames, Piece
 
 _one_at_a_time = threading.Lock() if compiled("printer") is None else nullcontext()
 """Printing that is not compiled needs the interpreter all the time. Threads that take turns at it
@@ -29,30 +30,59 @@ _WHOLE = Projection(tags=True)
 
 
 @lru_cache(maxsize=64)
-def take_rendered(projection: Projection) -> Take[bytes]:
-    """Take records as JSON objects with commas between, in the fields the reader wants."""
+def take_pieces(projection: Projection, *, reads_files: bool) -> Take[list[Piece]]:
+    """Take records as JSON objects with commas between, in the fields the reader wants.
 
-    def take(plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
+    `reads_files`: whoever sends the answer prints what lies in sealed segments itself.
+    """
+
+    def take(plan: ReadPlan, keep: ReadFilter) -> Taken[list[Piece]]:
         runs, findings = plan.runs()
-        parts: list[bytes] = []
+        pieces: list[Piece] = []
         count = 0
         for run in runs:
-            if keep.keeps_all:
+            piece: Piece
+            if not keep.keeps_all:
+                records: list[Record] = []
+                decode_run(run, keep, records)
+                count += len(records)
+                piece = b",".join([render_record(record, projection) for record in records])
+            else:
                 count += len(run.offsets)
-                with _one_at_a_time:
-                    rendered = render_frames(
-                        run.buffer, run.offsets, in_segment=run.in_segment, projection=projection
-                    )
-                if rendered:
-                    parts.append(rendered)
-                continue
-            records: list[Record] = []
-            decode_run(run, keep, records)
-            count += len(records)
-            parts.extend(render_record(record, projection) for record in records)
-        return Taken(parts[0] if len(parts) == 1 else b",".join(parts), count, findings)
+                piece = (reads_files and _located(run, projection)) or _printed(run, projection)
+            if piece:
+                pieces += (b",", piece) if pieces else (piece,)
+        return Taken(pieces, count, findings)
 
     return take
+
+
+@lru_cache(maxsize=64)
+def take_rendered(projection: Projection) -> Take[bytes]:
+    """The same in one text."""
+    take = take_pieces(projection, reads_files=False)
+
+    def joined(plan: ReadPlan, keep: ReadFilter) -> Taken[bytes]:
+        pieces, count, findings = take(plan, keep)
+        texts = [piece for piece in pieces if isinstance(piece, bytes)]
+        return Taken(texts[0] if len(texts) == 1 else b"".join(texts), count, findings)
+
+    return joined
+
+
+def _located(run: FrameRun, projection: Projection) -> LocatedFrames | None:
+    place = run.place
+    if place is None or len(run.offsets) < RECORDS_MIN:
+        return None
+    offsets = run.offsets + place.base
+    return LocatedFrames(str(place.path), place.file_bytes, place.first_seq, offsets, projection)
+
+
+def _printed(run: FrameRun, projection: Projection) -> bytes:
+    with _one_at_a_time:
+        return render_frames(
+            run.buffer, run.offsets, in_segment=run.in_segment, projection=projection
+        )
 
 
 class JobsText(NamedTuple):
@@ -135,7 +165,7 @@ def _take_objects(terms: _Terms, plan: ReadPlan) -> Taken[list[bytes]]:
     more = terms.more()
     runs, findings = plan.runs()
     objects: list[bytes] = []
-    for buffer, offsets, in_segment in runs:
+    for buffer, offsets, in_segment, _ in runs:
         objects += render_objects(
             buffer, offsets, in_segment=in_segment, projection=_WHOLE, more=more
         )
@@ -152,7 +182,7 @@ def _take_text(terms: _Terms, plan: ReadPlan) -> Taken[JobsText]:
 def _text(runs: Sequence[FrameRun], more: More) -> bytes:
     texts = [
         render_frames(buffer, offsets, in_segment=in_segment, projection=_WHOLE, more=more)
-        for buffer, offsets, in_segment in runs
+        for buffer, offsets, in_segment, _ in runs
         if len(offsets)
     ]
     return texts[0] if len(texts) == 1 else b",".join(texts)

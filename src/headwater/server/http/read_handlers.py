@@ -17,9 +17,10 @@ from headwater.engine.topics.arrow import arrow_operation
 from headwater.engine.topics.operations import ReadResult, diff_request, long_poll_operation
 from headwater.server.backend import Backend
 from headwater.server.http.exchange import Exchange, body_of
-from headwater.server.http.json_rows import take_rendered
+from headwater.server.http.json_rows import take_pieces
 from headwater.server.http.topic_handlers import number
 from headwater.wire.frames import Projection
+from headwater.wire.page import Piece
 from headwater.wire.requests import DiffRequestBody, decode_request
 
 ARROW_MEDIA_TYPE: Final = "application/vnd.apache.arrow.stream"
@@ -30,7 +31,8 @@ def diff(backend: Backend, exchange: Exchange) -> None:
     request = diff_request(
         body.from_seq, body.limit, body.max_batch_bytes, body.wait_ms, body.node, body.match
     )
-    take = take_rendered(Projection(body.include_tags, body.include_meta))
+    projection = Projection(body.include_tags, body.include_meta)
+    take = take_pieces(projection, reads_files=exchange.connection.reads_files)
     name = exchange.parameters[0]
     operation = long_poll_operation(backend.space(name, exchange.head.key), name, request, take)
     if body.consistency == "strong":
@@ -47,8 +49,8 @@ def diff(backend: Backend, exchange: Exchange) -> None:
 
 
 def _strong_read(
-    backend: Backend, name: str, reading: Operation[ReadResult[bytes]]
-) -> Operation[ReadResult[bytes]]:
+    backend: Backend, name: str, reading: Operation[ReadResult[list[Piece]]]
+) -> Operation[ReadResult[list[Piece]]]:
     topic = backend.engine.find(name)  # partitions of Kafka topics have no routers
     if topic is not None:
         yield from caught_up_operation(backend.engine, topic)
@@ -56,12 +58,12 @@ def _strong_read(
 
 
 async def _answer_later(
-    exchange: Exchange, reading: Coroutine[Any, Any, ReadResult[bytes]]
+    exchange: Exchange, reading: Coroutine[Any, Any, ReadResult[list[Piece]]]
 ) -> None:
     _answer(exchange, await reading)
 
 
-def _answer(exchange: Exchange, result: ReadResult[bytes]) -> None:
+def _answer(exchange: Exchange, result: ReadResult[list[Piece]]) -> None:
     tombstone = b"null" if result.tombstone is None else encode_tombstone(result.tombstone)
     rest = (
         b'],"next_from_seq":%d,"head_seq":%d,"earliest_seq":%d,"caught_up":%b,'
@@ -80,7 +82,7 @@ def _answer(exchange: Exchange, result: ReadResult[bytes]) -> None:
         )
     )
     opening = b'{"topic":"%b","records":[' % exchange.parameters[0].encode()
-    exchange.answer_json_parts(opening, result.payload, rest)
+    exchange.answer_page(opening, *result.payload, rest)
 
 
 def encode_tombstone(tombstone: Tombstone) -> bytes:

@@ -13,6 +13,8 @@ from functools import partial
 from pathlib import PurePath
 from typing import Any, Final
 
+import msgspec
+
 from headwater.core.errors import StorageError
 from headwater.disk import Disk
 from headwater.format.names import TOPICS_DIRECTORY
@@ -49,20 +51,27 @@ from headwater.store.verify import (
 UNKNOWN: Final = "not a name this software gives"
 
 
-@dataclass(slots=True)
-class DirectoryScan:
-    wal: WalReport
-    faults: list[VerifyFault] = field(default_factory=list)
+class DirectoryCounts(msgspec.Struct):
+    """What a scan went through."""
+
     snapshots: int = 0
     topics: int = 0
     segments: int = 0
     records: int = 0
     """Seqs in segments."""
     data_bytes: int = 0
+    """Bytes of segments and of the other logs whose checksums were checked."""
     kafka_segments: int = 0
     kafka_batches: int = 0
     machine_segments: int = 0
     machine_entries: int = 0
+
+
+@dataclass(slots=True)
+class DirectoryScan:
+    wal: WalReport
+    faults: list[VerifyFault] = field(default_factory=list)
+    counts: DirectoryCounts = field(default_factory=DirectoryCounts)
     by_topic: dict[int, list[VerifyFault]] = field(default_factory=dict)
     """Faults of topics' files, by topic."""
 
@@ -97,7 +106,7 @@ def scan_directory(
     scan = DirectoryScan(log.report)
     scan.faults += _strange_names(disk, directory)
     scan.faults += _bytes_behind(log)
-    faults, scan.snapshots = snapshot_faults(disk, directory)
+    faults, scan.counts.snapshots = snapshot_faults(disk, directory)
     scan.faults += faults
     catalog = None
     if unreadable is not None:
@@ -105,20 +114,20 @@ def scan_directory(
     elif not log.report.refusals:
         scan.faults += _beyond_reach(log.report.shards, directory, snapshot)
         catalog = catalog_of(log, snapshot)
-        scan.topics = len(catalog)
+        scan.counts.topics = len(catalog)
     _scan_topics(disk, directory, catalog, cold, map_all, only, scan)
     kafka = DEEP_KAFKA.run(disk, directory, _counting(map_all, scan))
     machines = DEEP_MACHINES.run(disk, directory, _counting(map_all, scan))
     scan.faults += [*kafka.faults, *machines.faults]
-    scan.kafka_segments, scan.kafka_batches = kafka.segments, kafka.entries
-    scan.machine_segments, scan.machine_entries = machines.segments, machines.entries
+    scan.counts.kafka_segments, scan.counts.kafka_batches = kafka.segments, kafka.entries
+    scan.counts.machine_segments, scan.counts.machine_entries = machines.segments, machines.entries
     return scan
 
 
 def _counting(map_all: MapAll, scan: DirectoryScan) -> MapSegments:
     def check_all(check: Callable[[Any], Any], segments: Sequence[Any]) -> list[Any]:
         checks = map_all(check, segments)
-        scan.data_bytes += sum(each.data_bytes for each in checks)
+        scan.counts.data_bytes += sum(each.data_bytes for each in checks)
         return checks
 
     return check_all
@@ -224,11 +233,11 @@ def _scan_segments(
         tasks += [SegmentTask(task, first_seq) for first_seq in named.first_seqs]
     for each, result in zip(tasks, map_all(partial(scan_segment, disk), tasks), strict=True):
         faults[each.topic.topic_id] += result.faults
-        scan.segments += 1
-        scan.data_bytes += result.data_bytes
+        scan.counts.segments += 1
+        scan.counts.data_bytes += result.data_bytes
         if result.range is not None:
             ranges[each.topic.topic_id].append(result.range)
-            scan.records += result.range.end_seq - result.range.first_seq + 1
+            scan.counts.records += result.range.end_seq - result.range.first_seq + 1
     for task in topics:
         of_topic = ranges[task.topic_id]
         faults[task.topic_id] += verify_continuity(PurePath(task.path), of_topic, task.expected)

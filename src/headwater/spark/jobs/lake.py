@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -76,7 +76,7 @@ class Landings:
     bytes: int = 0
     dead_letters: int = 0
     gaps: int = 0
-    already_landed: int = 0
+    batches_found: int = 0
     """Batches that were there already."""
     orphans: int = 0
     """Files of runs that died, deleted."""
@@ -153,7 +153,7 @@ class Lander:
         landing = Landing(self.app, batch_id, self.checkpoint, self.shape.rules)
         landed = {kind: check_landing(table, landing) for kind, table in self.tables.items()}
         if _is_there(landed[Kind.MAIN], batch_id):
-            self.totals.already_landed += 1
+            self.totals.batches_found += 1
             return
         self._check_rules(landed, landing)
         if self._columns is None:
@@ -437,14 +437,7 @@ def _report(options: LakeOptions, totals: Landings, lag: int, took_us: int) -> L
         table=options.table,
         format=options.format,
         app_id=options.app(),
-        batches=totals.batches,
-        rows=totals.rows,
-        files=totals.files,
-        bytes=totals.bytes,
-        dead_letters=totals.dead_letters,
-        gaps=totals.gaps,
-        batches_found=totals.already_landed,
-        orphans=totals.orphans,
+        **asdict(totals),
         lag=lag,
         seconds=took_us / US_PER_S,
     )

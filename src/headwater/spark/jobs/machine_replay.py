@@ -301,10 +301,7 @@ def run(
         states=tuple(_by_state(alive)),
         table=options.table,
         rows=rows,
-        compared=checked.compared,
-        changed_since=checked.changed_since,
-        differences=checked.differences,
-        listed=checked.listed,
+        **msgspec.structs.asdict(checked),
         seconds=round((clock.monotonic_us() - began_us) / US_PER_S, 3),
     )
 

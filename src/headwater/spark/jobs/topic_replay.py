@@ -40,9 +40,10 @@ from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
 from headwater.model.queue import LeaseHistory
 from headwater.model.topic import TopicLog
-from headwater.recovery.history.contents import ContentSink, TopicHistory
-from headwater.recovery.history.losses import (
+from headwater.recovery.history.contents import (
+    ContentSink,
     Deletion,
+    TopicHistory,
     lose_ephemeral,
     may_lose_ephemeral,
     reserved_seqs,
@@ -51,7 +52,7 @@ from headwater.recovery.topics.catalog import KnownTopic
 from headwater.recovery.topics.replay import entries_in_log
 from headwater.recovery.topics.stored_topic import load_log
 from headwater.spark.jobs.log_files import LoggedRows, MappedFiles
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 

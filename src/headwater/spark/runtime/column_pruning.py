@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headwater.spark.runtime.java_classes import add_optimizer_rule, errors, left_out
+from headwater.spark.runtime.java_classes import add_optimizer_rule, changed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,12 +163,9 @@ public class HeadwaterNarrowScans extends scala.runtime.AbstractFunction1 {
 
 def read_narrowly(spark: SparkSession) -> bool:
     """Have scans read what is used; false where that cannot be, and everything is read."""
-    gateway = getattr(spark.sparkContext, "_gateway", None)
-    if gateway is None:
-        return False
-    try:
-        add_optimizer_rule(spark, gateway, _JAVA, _RULE)
-    except errors() as error:
-        left_out(NAME, "every column is read", error)
-        return False
-    return True
+    return changed(
+        spark,
+        NAME,
+        "every column is read",
+        lambda gateway: add_optimizer_rule(spark, gateway, _JAVA, _RULE),
+    )

@@ -11,9 +11,10 @@ Where the rule cannot be had, filters are not pushed: slower, and never wrong.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.spark.runtime.java_classes import add_optimizer_rule, errors, left_out
+from headwater.spark.runtime.java_classes import add_optimizer_rule, changed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -115,16 +116,12 @@ def pushes_safely(spark: SparkSession) -> bool:
     """True when filters may be pushed in this session; makes sure of it where that is possible."""
     if str(spark.conf.get(PUSHDOWN, "false")).lower() != "true":
         return False
-    gateway = getattr(spark.sparkContext, "_gateway", None)
-    if gateway is None:
-        return False
-    try:
-        if not _is_fixed(gateway.jvm):
-            add_optimizer_rule(spark, gateway, _JAVA, _RULE)
-    except errors() as error:  # another Spark, or none of the classic kind
-        left_out(NAME, "filters are left to Spark", error)
-        return False
-    return True
+    return changed(spark, NAME, "filters are left to Spark", partial(_separate, spark))
+
+
+def _separate(spark: SparkSession, gateway: Any) -> None:
+    if not _is_fixed(gateway.jvm):
+        add_optimizer_rule(spark, gateway, _JAVA, _RULE)
 
 
 def _is_fixed(jvm: Any) -> bool:

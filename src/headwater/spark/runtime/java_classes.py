@@ -7,6 +7,7 @@ driver: executors load classes from files, and never see these.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 _LOG: Final = logging.getLogger(__name__)
@@ -28,6 +29,19 @@ def left_out(what: str, without: str, error: Exception) -> None:
         why = next((line for line in reversed(str(error).splitlines()) if "Caused by" in line), "")
         reason = why.strip() or str(error).strip().partition("\n")[0]
         _LOG.warning("%s: not on this version of Spark, so %s (%s)", what, without, reason)
+
+
+def changed(spark: Any, what: str, without: str, change: Callable[[Any], None]) -> bool:
+    """Have Spark changed, given its gateway; False where that cannot be, and it is left out."""
+    gateway = getattr(spark.sparkContext, "_gateway", None)
+    if gateway is None:
+        return False
+    try:
+        change(gateway)
+    except errors() as error:  # another Spark, or none of the classic kind
+        left_out(what, without, error)
+        return False
+    return True
 
 
 def new(gateway: Any, source: str, name: str, *given: tuple[str, Any]) -> Any:

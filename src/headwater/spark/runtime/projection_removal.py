@@ -7,9 +7,10 @@ into the same form. Where that projection changes nothing, it is left out when a
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.spark.runtime.java_classes import errors, left_out, new
+from headwater.spark.runtime.java_classes import changed, new
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,15 +80,7 @@ public class HeadwaterRowsOnce extends SparkStrategy {
 
 def put_together_once(spark: SparkSession) -> bool:
     """Plan scans so in this session; false where that cannot be, and rows are copied twice."""
-    gateway = getattr(spark.sparkContext, "_gateway", None)
-    if gateway is None:
-        return False
-    try:
-        _add_strategy(spark, gateway)
-    except errors() as error:
-        left_out(NAME, "rows are copied twice", error)
-        return False
-    return True
+    return changed(spark, NAME, "rows are copied twice", partial(_add_strategy, spark))
 
 
 def _add_strategy(spark: Any, gateway: Any) -> None:

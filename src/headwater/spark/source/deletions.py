@@ -18,7 +18,7 @@ import pyarrow.compute
 from headwater.format.control_frames import RecordsDeleted, decode_body
 from headwater.format.frame import FrameType
 from headwater.model.match import TagMatcher
-from headwater.recovery.history.losses import Deletion, deletion_of
+from headwater.recovery.history.contents import Deletion, deletion_of
 from headwater.recovery.topics.follower import LogFollower
 from headwater.recovery.topics.replay import replay_controls
 from headwater.wire.frame_rows import Column, Mask, RecordColumns

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from headwater.core.errors import DataLossError
 from headwater.format.segment import SEGMENT_FRAME_BYTES_MIN
-from headwater.recovery.history.losses import Deletion
+from headwater.recovery.history.contents import Deletion
 from headwater.recovery.topics.follower import LogFollower
 from headwater.spark.source.filters import Filters
 from headwater.store.segment import Segment

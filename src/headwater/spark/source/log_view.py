@@ -25,8 +25,7 @@ from headwater.format.names import WAL_DIRECTORY
 from headwater.format.snapshot import Snapshot, TopicMeta
 from headwater.model.loss import Loss
 from headwater.model.match import TagMatcher
-from headwater.recovery.history.contents import CONTENT_FRAMES, ContentSink, TopicHistory
-from headwater.recovery.history.losses import Deletion
+from headwater.recovery.history.contents import CONTENT_FRAMES, ContentSink, Deletion, TopicHistory
 from headwater.recovery.history.topics import TABLE_FRAMES, TopicFold, TopicSink, TopicTable
 from headwater.recovery.topics.follower import LogFollower
 from headwater.recovery.topics.replay import FrameGroup, RecordRows, replay, replay_rows

@@ -18,35 +18,21 @@ from headwater.core.clock import Clock, SystemClock
 from headwater.spark.tables.columns import VARIANT_TYPE, new_names, plain
 from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import (
-    DATA,
-    FileLayout,
     Landed,
     Landing,
     SharedTable,
     WrittenFile,
-    file_prefix,
-    group_directory,
 )
 
 
 class DeltaLake(SharedTable):
     KIND = "Delta"
+    FOLDERS = True
+    """The log has the values; Polars takes them from the folders all the same."""
 
     def __init__(self, location: TableLocation, clock: Clock | None = None) -> None:
         super().__init__(location)
         self._clock = clock or SystemClock()
-
-    def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
-        return FileLayout(
-            location=self.location.uri,
-            directory=group_directory(DATA, landing),
-            prefix=file_prefix(landing),
-            partition_by=tuple(partition_by),
-            suffix=".parquet",
-            # The log has the values; Polars takes them from the folders all the same.
-            partition_folders=True,
-            partition_in_files=False,
-        )
 
     def read(self, columns: Sequence[str]) -> Any:
         return self._opened().to_pyarrow_dataset().to_table(columns=list(columns))

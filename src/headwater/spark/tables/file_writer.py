@@ -35,7 +35,7 @@ class FilesWriter:
         self._open: dict[tuple[Any, ...], PartitionFile] = {}
         self._done: list[WrittenFile] = []
         self._count = 0
-        if layout.partition_in_files:
+        if not layout.partition_folders:
             self._inside = schema
         else:
             names = [name for name in schema.names if name not in layout.partition_by]

@@ -17,15 +17,11 @@ from headwater.core.errors import RequestError
 from headwater.spark.tables.columns import is_wider, plain
 from headwater.spark.tables.location import TableLocation
 from headwater.spark.tables.table import (
-    DATA,
-    FileLayout,
     Landed,
     Landing,
     SharedTable,
     WrittenFile,
     app_directory,
-    file_prefix,
-    group_directory,
 )
 
 CATALOG_FILE: Final = "catalog.db"
@@ -39,6 +35,7 @@ _PROPERTIES: Final = {
 
 class IcebergLake(SharedTable):
     KIND = "Iceberg"
+    FOLDERS = False
 
     def __init__(
         self, location: TableLocation, catalog: str | None = None, identifier: str | None = None
@@ -50,17 +47,6 @@ class IcebergLake(SharedTable):
             )
         self._catalog_name = catalog
         self._identifier = IDENTIFIER if identifier is None else tuple(identifier.split("."))
-
-    def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
-        return FileLayout(
-            location=self.location.uri,
-            directory=group_directory(DATA, landing),
-            prefix=file_prefix(landing),
-            partition_by=tuple(partition_by),
-            suffix=".parquet",
-            partition_folders=False,
-            partition_in_files=True,
-        )
 
     def read(self, columns: Sequence[str]) -> Any:
         return self._opened().scan(selected_fields=tuple(columns)).to_arrow()

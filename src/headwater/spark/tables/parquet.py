@@ -38,8 +38,8 @@ from headwater.spark.tables.table import (
     Landing,
     WrittenFile,
     app_directory,
-    file_prefix,
     group_directory,
+    layout_of,
     losers,
 )
 
@@ -154,15 +154,8 @@ class ParquetLake:
             self._move(commit)
 
     def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
-        return FileLayout(
-            location=self.location.uri,
-            directory=group_directory(STAGING, landing),
-            prefix=file_prefix(landing),
-            partition_by=tuple(partition_by),
-            suffix=f".parquet{STAGED}",
-            partition_folders=True,
-            partition_in_files=False,
-        )
+        suffix = f".parquet{STAGED}"
+        return layout_of(self.location, STAGING, landing, partition_by, True, suffix)
 
     def clean(self, app: str, after: int) -> int:
         """Whatever lies in the staging directory of this app is no part of the table."""

@@ -105,9 +105,27 @@ class FileLayout(msgspec.Struct, frozen=True):
     """And ends so."""
     partition_by: tuple[str, ...]
     partition_folders: bool
-    """Files lie in folders named after their partition, `date=2026-01-31`."""
-    partition_in_files: bool
-    """Partition columns are columns of the files too."""
+    """Files lie in folders named after their partition, `date=2026-01-31`; else partition columns
+    are columns of the files too."""
+
+
+def layout_of(
+    location: TableLocation,
+    base: str,
+    landing: Landing,
+    partition_by: Sequence[str],
+    folders: bool,
+    suffix: str = ".parquet",
+) -> FileLayout:
+    """Files of a batch, in a directory of its own below `base`; no other app has their prefix."""
+    return FileLayout(
+        location=location.uri,
+        directory=group_directory(base, landing),
+        prefix=file_prefix(landing),
+        suffix=suffix,
+        partition_by=tuple(partition_by),
+        partition_folders=folders,
+    )
 
 
 class AlreadyLandedError(RequestError):
@@ -189,6 +207,8 @@ class SharedTable(ABC):
     """
 
     KIND: ClassVar[str]
+    FOLDERS: ClassVar[bool]
+    """Files lie in folders named after their partition."""
 
     def __init__(self, location: TableLocation) -> None:
         self.location = location
@@ -261,6 +281,9 @@ class SharedTable(ABC):
             f"batch {landing.batch} could not be committed to {self.location.uri}: others commit "
             "all the time; try again"
         )
+
+    def layout(self, landing: Landing, partition_by: Sequence[str]) -> FileLayout:
+        return layout_of(self.location, DATA, landing, partition_by, self.FOLDERS)
 
     def clean(self, app: str, after: int) -> int:
         return sum(map(self.location.delete, leftovers(self.location, DATA, app, after)))

@@ -156,6 +156,9 @@ class SteppedOwner:
         self._depth = 0
         self._held = False
 
+    def rest(self, us: int) -> None:
+        """Time is the test's."""
+
     def post(self, work: Callable[[], None]) -> None:
         if self.postponed is None:
             work()

@@ -97,7 +97,9 @@ def test_many_threads_write_and_read_while_the_keeper_keeps(tmp_path: Path) -> N
 def test_an_event_loop_is_the_owner_and_never_waits(tmp_path: Path) -> None:
     async def main() -> None:
         loop = asyncio.get_running_loop()
-        store = await asyncio.to_thread(opened, tmp_path, LoopOwner(loop, Waits(SystemClock(), 0)))
+        store = await asyncio.to_thread(
+            opened, tmp_path, LoopOwner(loop, SystemClock(), Waits(SystemClock(), 0))
+        )
         made: asyncio.Future[None] = loop.create_future()
         creation = store.create_topic(1, "orders", 1)
         creation.on_done = lambda _: made.set_result(None)

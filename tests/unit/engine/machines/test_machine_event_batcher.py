@@ -13,8 +13,8 @@ from headwater.api.machine_requests import ApplyEvent
 from headwater.config.machines import FsyncKind, MachineSettings
 from headwater.engine.machines.answers import Applied
 from headwater.engine.machines.draft import Draft
-from headwater.engine.machines.event_batcher import GROUP_BYTES, MEMBERS_MAX
 from headwater.engine.owner import Pending
+from headwater.engine.turn import SUBMISSION_BYTES, SUBMISSION_WRITERS
 from headwater.model.machines.errors import MachineError
 from headwater.testing import FakeDisk, ManualClock
 from tests.rig.machines import ORDER, SMALL, Heard, SteppedStore, new_disk, policy
@@ -227,12 +227,12 @@ def test_a_turn_of_very_many_or_very_long_events_is_several_tickets() -> None:
     sent = tickets(store)
     many = [pay("nobody") if n % 2 else pay("a", idempotency_key="k") for n in range(1_300)]
     assert len(store.gathered(*many)) == len(many)
-    assert sum(ticket.writers for ticket in sent) <= MEMBERS_MAX
-    text = "y" * (GROUP_BYTES // 3)
+    assert sum(ticket.writers for ticket in sent) <= SUBMISSION_WRITERS
+    text = "y" * (SUBMISSION_BYTES // 3)
     events = ["SHIP", "CLOSE", "AGAIN", "PAY"] * 2
     told = store.gathered(*[Heard(ApplyEvent("a", event, {"x": text})) for event in events])
     assert [getattr(each, "applied", each) for each in told] == [True] * 8
-    assert max(len(ticket.body) for ticket in sent) < 2 * GROUP_BYTES
+    assert max(len(ticket.body) for ticket in sent) < 2 * SUBMISSION_BYTES
     assert len(sent) >= 3
 
 

@@ -4,13 +4,18 @@ counted once and lost never."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TypeVar
+from dataclasses import dataclass, field
+from typing import Any, TypeVar, cast
 
 import pytest
 
 import headwater
+from headwater.config.engine import EngineSettings
 from headwater.engine import owner as owners
-from headwater.engine.owner import SLICE_US, BatonOwner, call_in_slices
+from headwater.engine.maintenance import checkpointer
+from headwater.engine.maintenance.breaks import COMPUTES_US, RESTS, Breaks
+from headwater.engine.owner import REST_US, SLICE_US, BatonOwner, call_in_slices
+from headwater.engine.state.engine_core import EngineCore
 from headwater.testing import ManualClock
 from tests.unit.engine.conftest import Open
 
@@ -22,9 +27,13 @@ class CountingOwner(BatonOwner):
 
     def __init__(self) -> None:
         super().__init__()
+        self.rests: list[int] = []
         self.between: Callable[[int], None] = lambda _: None
         self._depth = 0
         self.calls = 0
+
+    def rest(self, us: int) -> None:
+        self.rests.append(us)
 
     def call(self, work: Callable[[], T]) -> T:
         self._depth += 1
@@ -54,6 +63,37 @@ def test_the_owner_is_let_go_after_a_moment_and_every_step_is_taken_once() -> No
     call_in_slices(owner, clock, steps())
     assert [number for number, _ in taken] == list(range(10))
     assert [calls for _, calls in taken] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert owner.rests == [REST_US] * 5, "and others are served for longer than that"
+
+
+@dataclass
+class Core:
+    """As much of the core as breaks need."""
+
+    owner: CountingOwner
+    settings: EngineSettings = field(default_factory=lambda: EngineSettings(tail_bytes_max=400))
+    closing: bool = False
+    tail_bytes: int = 100
+
+
+def test_a_thread_that_computed_rests_several_times_as_long() -> None:
+    core, used = Core(CountingOwner()), [0]
+    breaks = Breaks(cast(EngineCore, core), lambda: used[0])
+    for us in (COMPUTES_US - 1, 1, COMPUTES_US * 3):
+        used[0] += us
+        breaks.take()
+    assert core.owner.rests == [COMPUTES_US * RESTS, COMPUTES_US * 3 * RESTS]
+
+
+@pytest.mark.parametrize("urgent", [{"closing": True}, {"tail_bytes": 101}])
+def test_a_thread_takes_no_break_when_the_end_or_a_full_memory_waits_for_it(
+    urgent: dict[str, Any],
+) -> None:
+    core, used = Core(CountingOwner(), **urgent), [0]
+    breaks = Breaks(cast(EngineCore, core), lambda: used[0])
+    used[0] += 1_000_000
+    breaks.take()
+    assert core.owner.rests == []
 
 
 def test_a_step_that_fails_ends_the_work_with_its_error() -> None:
@@ -89,6 +129,7 @@ class Busy:
 
 @pytest.fixture
 def busy(opened: Open, monkeypatch: pytest.MonkeyPatch) -> Busy:
+    monkeypatch.setattr(checkpointer, "CHUNKS_AT_ONCE", 1)
     return Busy(opened(cache_bytes=2_000), monkeypatch)
 
 
