@@ -5,9 +5,10 @@ A bad sealed frame is reported, never served and never silently dropped (I6).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
+
+import msgspec
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.format.segment import (
@@ -23,8 +24,7 @@ from headwater.store.segment import SegmentSlice
 _NOT_SERVED: Final = int(IndexFlag.DELETED | IndexFlag.DAMAGED)
 
 
-@dataclass(frozen=True, slots=True)
-class RecordDamage:
+class RecordDamage(msgspec.Struct, frozen=True):
     """One damaged record, or several in a row: enough for an operator to find them."""
 
     path: PurePath

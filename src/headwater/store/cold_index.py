@@ -12,9 +12,10 @@ Where a record has its time, the end has whose segment it is; 0 for one that doe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
+
+import msgspec
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.disk import Disk, file_bytes, read_range
@@ -52,8 +53,7 @@ def cold_index_bytes(
     return entries.tobytes() + end.tobytes()
 
 
-@dataclass(frozen=True, slots=True)
-class ColdEnd:
+class ColdEnd(msgspec.Struct, frozen=True):
     """What the last entry of a `.cold` file says."""
 
     data_bytes: int

@@ -11,7 +11,9 @@ cold segment are flags in a local file.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from headwater.core.errors import InvariantError, StorageError
 from headwater.disk import read_all, remove_files, replace_file
@@ -24,8 +26,7 @@ from headwater.store.segment_stores import SegmentStore
 from headwater.store.topic_directory import TopicDirectory
 
 
-@dataclass(frozen=True, slots=True)
-class TopicTier:
+class TopicTier(msgspec.Struct, frozen=True):
     hot: TopicDirectory
     cold: SegmentStore | None
 
