@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from headwater.engine.owner import Pending
 from headwater.engine.partition import Produced
 from headwater.engine.pressure import PressureControl
 from headwater.format.kafka.records import BatchProducer
-from headwater.server.kafka import connection, plain_produce
+from headwater.server.kafka import plain_produce
 from headwater.wire.kafka.apis import ApiKey
 from headwater.wire.kafka.codec import request_frame
 from headwater.wire.kafka.error_codes import ErrorCode
@@ -37,6 +38,8 @@ def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iter
         went.append(found is not None)
         return found
 
+    # The module itself: what stands for it until it is loaded has nothing that could be put back.
+    connection = import_module("headwater.server.kafka.connection")
     monkeypatch.setattr(connection, "read_plain", read)
     yield went
     assert request.param == "long" or any(went)

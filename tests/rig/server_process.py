@@ -52,6 +52,12 @@ class ServerProcess:
         listed = Path(f"/proc/{pid}/task/{pid}/children").read_text()
         return [int(each) for each in listed.split()]
 
+    @property
+    def roles(self) -> tuple[int, list[int]]:
+        """With workers: the pid of the sequencer, and those of the gateways."""
+        sequencer = int((self.directory / "LOCK").read_text())
+        return sequencer, [pid for pid in self.children if pid != sequencer]
+
     def start(self) -> None:
         """Returns when it accepts requests."""
         self._process = process = subprocess.Popen(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import select
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,7 +21,7 @@ from headwater.engine.topics.publisher import Write
 from headwater.engine.topics.record_encoding import EncodedRecords
 from headwater.server import server as server_module
 from headwater.server.app import App
-from headwater.server.http import write_batcher, write_replies
+from headwater.server.http import write_batcher
 from headwater.wire.answers import (
     Performance,
     WriteAnswer,
@@ -33,6 +34,7 @@ from tests.server.raw_http import Answer, RawHttp
 from tests.server.running_server import (
     PATIENCE_S,
     RunningServer,
+    eventually,
     loop_held,
     running,
     settings,
@@ -354,7 +356,7 @@ def test_writes_to_many_topics_in_one_turn_are_one_submission_and_one_sending(
     for name in names:
         assert writers.all[0].put(name).status == 201
     sendings: list[int] = []
-    native = write_replies._native
+    native = write_batcher._native_answers
     if native is not None:
 
         class Counted:
@@ -364,7 +366,7 @@ def test_writes_to_many_topics_in_one_turn_are_one_submission_and_one_sending(
                 unsent: dict[int, bytes] = native.send_write_replies(*given)
                 return unsent
 
-        monkeypatch.setattr(write_replies, "_native", Counted())
+        monkeypatch.setattr(write_batcher, "_native_answers", Counted())
     before = submissions(server)
     with loop_held(server):
         for n, (writer, name) in enumerate(zip(writers.all, names, strict=True)):
@@ -446,7 +448,7 @@ def test_a_mistake_of_the_servers_own_leaves_nobody_without_an_answer(
 def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
     server: RunningServer, writers: Writers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if write_replies._native is None:
+    if write_batcher._native_answers is None:
         pytest.skip("not compiled here: none are sent together")
     asked = []
 
@@ -456,7 +458,7 @@ def test_answers_that_cannot_be_sent_together_are_sent_one_by_one(
             raise MemoryError
 
     with monkeypatch.context() as broken:
-        broken.setattr(write_replies, "_native", Broken())
+        broken.setattr(write_batcher, "_native_answers", Broken())
         answers = writers.send_at_once([single(n) for n in range(WRITERS)])
     assert sum(asked) == WRITERS
     assert [answer.status for answer in answers] == [200] * WRITERS
@@ -475,7 +477,8 @@ def test_more_writes_than_a_key_may_have_under_way_are_refused_one_by_one(
         with loop_held(server):
             for n, writer in enumerate(writers.all):
                 writer.send(writer.request("POST", writers.path, single(n)))
-        assert disk.syncs.somebody_waits.wait(PATIENCE_S)
+        sockets = [writer.socket for writer in writers.all]
+        eventually(lambda: len(select.select(sockets, [], [], 0)[0]) == WRITERS - 5)
         disk.syncs.open()
         answers = [writer.answer() for writer in writers.all]
         taken = [answer for answer in answers if answer.status == 200]

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from headwater.disk import Disk
-from headwater.spark.jobs.checkpoint_workers import (
+from headwater.spark.jobs.checkpoint_source import (
     Chosen,
     Planned,
     planned_of,

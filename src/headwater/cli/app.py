@@ -46,7 +46,7 @@ queue = verb_group(
         "ack": "headwater.cli.queue:ack",
         "nack": "headwater.cli.queue:nack",
         "extend": "headwater.cli.queue:extend",
-        "work": "headwater.cli.queue_work:work",
+        "work": "headwater.cli.queue:work",
         "requeue": "headwater.cli.queue:requeue",
         "stats": "headwater.cli.queue:stats",
         "pause": "headwater.cli.queue:pause",
@@ -100,7 +100,7 @@ wal = verb_group(
     "Inspect the write-ahead log of a data directory, and repair it. `read` and `stats` are about "
     "the log of state machines.",
     {
-        "verify": "headwater.cli.wal.verify:verify",
+        "verify": "headwater.cli.wal.repair:verify",
         "dump": "headwater.cli.wal.dump:dump",
         "repair": "headwater.cli.wal.repair:repair",
         "read": "headwater.cli.machine:read",

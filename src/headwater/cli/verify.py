@@ -11,7 +11,7 @@ from headwater.cli.option_groups import JsonOption
 from headwater.cli.output import complain, say, say_json, say_table, shown_path
 from headwater.cli.pipeline.flags import ColdFlag
 from headwater.cli.progress import transferring
-from headwater.cli.wal.verify import further_damage, report_as_json
+from headwater.cli.wal.repair import further_damage, report_as_json
 from headwater.core.clock import SystemClock
 from headwater.core.errors import RequestError, StorageError, UnavailableError
 from headwater.disk import PosixDisk

@@ -40,8 +40,8 @@ from headwater.observe.waits import WaitCause, Waits
 from headwater.recovery.topics.repair import OpenWal, open_wal
 from headwater.recovery.topics.report import WalReport
 from headwater.recovery.topics.snapshots import retired_logs
-from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_tier import open_cold_tier, remember_cold_tier
+from headwater.store.pair import RecordDamage
 from headwater.wal.ceilings import SeqCeilings
 from headwater.wal.committer import LogState
 from headwater.wal.sharded import ShardedWal

@@ -25,7 +25,7 @@ from headwater.core.durability import Durability
 from headwater.core.results import TopicState
 from headwater.engine.owner import Pending
 from headwater.model.selection import Selection
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 
 if TYPE_CHECKING:
     from headwater.format.kafka.batch import BatchHeader

@@ -37,6 +37,7 @@ from headwater.model.slots import DEAD, OVERHEAD
 from headwater.model.tags import TagIndex
 
 _COUNTED_ONE_BY_ONE: Final = 4
+_COUNTED_AT_ONCE: Final = 64
 
 
 def first_kept_by_age(index: SeqIndex, cutoff_ms: int) -> int:
@@ -68,17 +69,20 @@ def first_kept_by_cap(index: SeqIndex, over_records: int, over_bytes: int) -> in
             over_records -= 1
             over_bytes -= index.payload_at(seq)
     seq = index.base_seq + _COUNTED_ONE_BY_ONE
+    # Mostly a turn's records go, of a block or many: no more is counted than goes, or twice that.
+    slots_now = max(over_records, _COUNTED_AT_ONCE)
     while (over_records > 0 or over_bytes > 0) and seq < index.next_seq:
-        end = min(seq + BLOCK_SLOTS, index.next_seq)
+        end = min(seq + min(slots_now, BLOCK_SLOTS), index.next_seq)
+        slots_now *= 2
         slots = index.peek(seq, end)
         alive = slots["flags_check"] & DEAD == 0
         records = numpy.cumsum(alive)
         sizes = numpy.cumsum(numpy.where(alive, slots["len"].astype(numpy.int64) - OVERHEAD, 0))
         wanted = 0
         if over_records > 0:
-            wanted = int(numpy.searchsorted(records, over_records)) + 1
+            wanted = int(records.searchsorted(over_records)) + 1
         if over_bytes > 0:
-            wanted = max(wanted, int(numpy.searchsorted(sizes, over_bytes)) + 1)
+            wanted = max(wanted, int(sizes.searchsorted(over_bytes)) + 1)
         if wanted <= len(slots):
             return seq + wanted
         over_records -= int(records[-1])

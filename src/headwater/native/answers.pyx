@@ -1,6 +1,6 @@
 """What is answered most often, printed in one go, and sent to many at once.
 
-The twin of what is printed is `headwater.wire.answers`, that of sending `server.http.write_replies`.
+The twin of what is printed is `headwater.wire.answers`, that of sending `server.http.write_batcher`.
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE

@@ -21,6 +21,38 @@ from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.string cimport memcmp
 
 
+cdef extern from *:
+    """
+    #include <stdint.h>
+    #include <string.h>
+
+    /* Behind the bytes that stand for themselves in a string, eight at a time; maybe not all. A
+       byte below 32, a quote or a backslash sets the high bit of its place, and of places behind
+       it at most: the lowest one is right. */
+    static inline const unsigned char *plain_end(const unsigned char *at, const unsigned char *end) {
+    #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+        const uint64_t ones = 0x0101010101010101ULL;
+        while (end - at >= 8) {
+            uint64_t word, quote, backslash, found;
+            memcpy(&word, at, 8);
+            quote = word ^ (ones * 0x22);
+            backslash = word ^ (ones * 0x5c);
+            found = ((quote - ones) & ~quote) | ((backslash - ones) & ~backslash)
+                | ((word - ones * 32) & ~word);
+            found &= ones << 7;
+            if (found)
+                return at + (__builtin_ctzll(found) >> 3);
+            at += 8;
+        }
+    #endif
+        return at;
+    }
+    """
+    const unsigned char *plain_end(
+        const unsigned char *at, const unsigned char *end
+    ) noexcept nogil
+
+
 cdef enum:
     DEPTH_MAX = 48
     NUMBER_BYTES_MAX = 18  # longer ones are the decoder's matter
@@ -59,7 +91,10 @@ cdef const unsigned char *_string(
     cdef unsigned char character
     is_plain[0] = True
     at += 1
-    while at < end:
+    while True:
+        at = plain_end(at, end)
+        if at >= end:
+            return NULL
         character = at[0]
         if character == 34:
             return at + 1
@@ -87,7 +122,6 @@ cdef const unsigned char *_string(
             or character == 102 or character == 110 or character == 114 or character == 116
         ):
             return NULL
-    return NULL
 
 
 cdef const unsigned char *_number(

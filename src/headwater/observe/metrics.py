@@ -157,6 +157,18 @@ METRICS: Final[dict[str, MetricDefinition]] = {
     "machine_idempotency_keys_forgotten": MetricDefinition(
         MetricKind.COUNTER, "forgotten before their time, to stay within the bound"
     ),
+    "gateway_connections": MetricDefinition(
+        MetricKind.GAUGE, "open connections of a gateway, of all protocols", ("gateway",)
+    ),
+    "gateway_requests": MetricDefinition(
+        MetricKind.COUNTER, "requests that a gateway passed on one by one", ("gateway",)
+    ),
+    "gateway_cpu_seconds": MetricDefinition(
+        MetricKind.COUNTER, "CPU time of a gateway's process", ("gateway",)
+    ),
+    "gateway_starts": MetricDefinition(
+        MetricKind.COUNTER, "how often a gateway was started", ("gateway",)
+    ),
     "rcpx_connections": MetricDefinition(MetricKind.GAUGE, "open RCPX connections"),
     "machine_transition_gaps": MetricDefinition(
         MetricKind.COUNTER,

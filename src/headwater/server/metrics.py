@@ -22,6 +22,7 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Final
 
+from headwater.core.units import US_PER_S
 from headwater.engine.engine import Engine
 from headwater.engine.machines import operations as engine_operations
 from headwater.engine.metrics import TOPICS_MAX, class_samples, engine_samples, topic_samples
@@ -67,6 +68,7 @@ class Scrape:
         ]
         if not key.prefixes:
             samples += [Sample(name, count) for name, count in overview.open.items()]
+            samples += _gateway_samples(overview)
         if backend.database is not None:
             engine = backend.engine
             samples += _topic_samples(overview, engine, key)
@@ -86,6 +88,19 @@ class Scrape:
             Sample("webhook_deliveries", sum(each.delivered for each in deliveries)),
             Sample("webhook_failures", sum(each.failures for each in deliveries)),
         ]
+
+
+def _gateway_samples(overview: Overview) -> list[Sample]:
+    samples: list[Sample] = []
+    for each in overview.gateways:
+        label = (str(each.slot),)
+        samples += [
+            Sample("gateway_connections", each.connections, label),
+            Sample("gateway_requests", each.requests, label),
+            Sample("gateway_cpu_seconds", each.cpu_us / US_PER_S, label),
+            Sample("gateway_starts", each.starts, label),
+        ]
+    return samples
 
 
 def _topic_samples(overview: Overview, engine: Engine, key: ApiKey) -> list[Sample]:

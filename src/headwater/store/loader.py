@@ -25,12 +25,11 @@ from headwater.format.segment import (
     identity_of,
     salt_of,
 )
-from headwater.store.checked_reads import RecordDamage
-from headwater.store.cold_index import cold_end
 from headwater.store.ownership import DataHead, cold_identity, pair_identity, read_head
-from headwater.store.pair import end_of, extend_entries, repair_entries, whole_entries
+from headwater.store.pair import RecordDamage, end_of, extend_entries, repair_entries, whole_entries
 from headwater.store.segment import Segment, Tier
 from headwater.store.segment_stores import SegmentStore
+from headwater.store.tier import cold_end
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory, finish_interrupted
 
 REPAIR: Final = "restore a backup"

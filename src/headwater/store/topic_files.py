@@ -33,12 +33,10 @@ from headwater.format.segment import (
     checksum_span,
 )
 from headwater.store import appender, reclaim
-from headwater.store.checked_reads import RecordDamage
-from headwater.store.cold_index import cold_index_bytes, flagged_copy, repair_cold_entries
 from headwater.store.loader import Loader
 from headwater.store.maps import MapKey, Mapped, SegmentMaps
 from headwater.store.ownership import Wrong, foreign_data, is_older, older_than
-from headwater.store.pair import readable_span, repair_entries, whole_entries
+from headwater.store.pair import RecordDamage, readable_span, repair_entries, whole_entries
 from headwater.store.segment import (
     Segment,
     SegmentChangedError,
@@ -48,7 +46,7 @@ from headwater.store.segment import (
     file_work,
 )
 from headwater.store.segment_stores import SegmentStore
-from headwater.store.tier import TopicTier
+from headwater.store.tier import TopicTier, cold_index_bytes, flagged_copy, repair_cold_entries
 from headwater.store.topic_directory import TopicDirectory
 
 PROBE_BYTES: Final = 4096

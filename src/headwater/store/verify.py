@@ -41,7 +41,6 @@ from headwater.format.segment import (
     segment_file_name,
     shared_shift,
 )
-from headwater.store.cold_index import cold_end
 from headwater.store.ownership import (
     cold_identity,
     foreign_data,
@@ -52,6 +51,7 @@ from headwater.store.ownership import (
 )
 from headwater.store.pair import end_of, whole_entries
 from headwater.store.segment_stores import SegmentStore
+from headwater.store.tier import cold_end
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory
 
 PROBLEMS_LISTED_MAX: Final = 20

@@ -160,6 +160,20 @@ class DamageSeen(Answer):
     """Damaged places that are not listed."""
 
 
+class GatewaySeen(Answer):
+    """A process that has connections of clients; see `serve --workers`."""
+
+    gateway: int
+    pid: int
+    """0 while it is started again."""
+    connections: int
+    http_connections: int
+    requests: int
+    """That it passed on one by one since it was started; plain writes go together."""
+    starts: int
+    cpu_ms: int
+
+
 class StatusAnswer(Answer):
     version: str
     python: str
@@ -174,6 +188,8 @@ class StatusAnswer(Answer):
     connections: int
     sse_connections: int
     watch_sessions: int
+    gateways: list[GatewaySeen]
+    """None where one process does everything."""
     tail_bytes: int
     totals: Totals
     counters: dict[str, int]

@@ -94,11 +94,22 @@ def test_a_port_and_a_directory_in_use_are_refused_as_without_workers(
 def test_the_metrics_port_says_what_each_gateway_has(tmp_path: Path) -> None:
     ports = tmp_path / "ports.json"
     flags = ("--workers", "2", "--port-file", str(ports), "--metrics-port", "0")
-    with ServerProcess(tmp_path / "data", *flags):
+    with (
+        ServerProcess(tmp_path / "data", *flags) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=20) as connection,
+    ):
+        assert _status(connection) == 200
         address = f"http://127.0.0.1:{json.loads(ports.read_text())['metrics']}/metrics"
         with urllib.request.urlopen(address, timeout=10) as answer:
-            text = answer.read().decode()
-        assert "headwater_ready 1.0" in text
+            told = dict(line.rsplit(" ", 1) for line in answer.read().decode().splitlines())
+        assert told["headwater_ready"] == "1.0"
+        assert told["headwater_connections"] == "1.0"
+        each = [told[f'headwater_gateway_connections{{gateway="{n}"}}'] for n in range(2)]
+        assert sorted(each) == ["0.0", "1.0"]
+        assert told['headwater_gateway_starts_total{gateway="1"}'] == "1.0"
+        with urllib.request.urlopen(f"{server.url}/v0/status", timeout=10) as answer:
+            seen = json.load(answer)["gateways"]
+        assert [gateway["pid"] in server.children for gateway in seen] == [True, True]
 
 
 def _status(connection: socket.socket) -> int:

@@ -7,8 +7,9 @@ import pytest
 
 from headwater.core.results import Tombstone
 from headwater.model.loss import Loss
+from headwater.model.match import parse_match
 from headwater.model.selection import select, tombstone_for
-from headwater.model.topic import TopicLog
+from headwater.model.topic import TopicLog, first_kept_by_cap
 from tests.rig.invariants import check_topic
 from tests.unit.model.topics import seqs_from, topic, write
 
@@ -35,6 +36,24 @@ def test_a_cap_of_bytes_evicts_until_what_is_left_fits() -> None:
     eviction = log.evict(0)
     assert eviction is not None
     assert (log.count, log.bytes) == (3, 30)
+
+
+@pytest.mark.parametrize("over", [1, 3, 63, 64, 65, 68, 69, 200, 1_500])
+def test_what_a_cap_takes_is_counted_record_by_record_however_much_it_is(over: int) -> None:
+    """Over deleted ones too, and whether records or bytes are too many."""
+    for by_bytes in (False, True):
+        log = topic()
+        for number in range(2_000):
+            write(log, payload=1 + number * 7 % 90, tag=b"gone" if number % 5 == 0 else b"kept")
+        log.delete(matcher=parse_match("gone"), upto_seq=2_000)
+        alive = [number + 1 for number in range(2_000) if number % 5]
+        sizes = [(seq - 1) * 7 % 90 + 1 for seq in alive]
+        assert (log.count, log.bytes) == (len(alive), sum(sizes))
+        over_bytes = sum(sizes[:over]) - 1
+        wanted = (0, over_bytes) if by_bytes else (over, 0)
+        kept = first_kept_by_cap(log.index, *wanted)
+        left = [seq for seq in alive if seq >= kept]
+        assert len(left) == len(alive) - over
 
 
 def test_one_record_larger_than_the_cap_leaves_an_empty_topic() -> None:

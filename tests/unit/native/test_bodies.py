@@ -87,6 +87,18 @@ def test_a_body_with_any_bytes_changed_is_taken_only_if_the_decoder_takes_it(
     holds(good[:at] + noise + good[at + cut :])
 
 
+@pytest.mark.parametrize("length", range(1, 26))
+def test_every_byte_of_a_string_is_looked_at_wherever_it_stands(length: int) -> None:
+    """Strings are scanned eight bytes at a time."""
+    special = [bytes([number]) for number in (*range(36), 0x5B, 0x5C, 0x5D, 0x7F, 0x80, 0xA2, 0xFF)]
+    for at in range(length):
+        for each in (*special, "\u00e9".encode(), b"\\n", b"\\u00e9"):
+            text = (b"x" * at + each).ljust(length, b"y")
+            body = b'{"records":[{"data":"%b"}]}' % text
+            is_plain = each in (b" ", b"!", b"#", b"[", b"]", b"\x7f") or len(each) > 1
+            assert holds(body) is is_plain, body
+
+
 @given(st.lists(st.tuples(values, st.none() | st.text(max_size=5)), max_size=8), spaces)
 def test_each_of_several_records_is_taken_as_the_decoder_takes_it(
     records: list[tuple[Any, str | None]], space: str

@@ -28,9 +28,9 @@ from headwater.recovery.history.kafka import (
     own_runs,
 )
 from headwater.recovery.kafka.repair import recover_kafka
-from headwater.recovery.kafka.topics import STRANGER, BatchVerdict, SeenTopics
 from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, plan_kafka
 from headwater.recovery.kafka.view import KafkaView, scan_topics
+from headwater.recovery.kafka.walk import STRANGER, BatchVerdict, SeenTopics
 from headwater.store.verify import VerifyFault
 from headwater.testing import FakeDisk
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, KafkaLife, batch_of

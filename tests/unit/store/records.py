@@ -23,8 +23,8 @@ from headwater.format.segment import (
     index_flags,
     seal_checks,
 )
-from headwater.store.checked_reads import RecordDamage, good_positions
 from headwater.store.maps import SegmentMaps
+from headwater.store.pair import RecordDamage, good_positions
 from headwater.store.segment import Segment
 from headwater.store.segment_stores import SegmentStore
 from headwater.store.topic_files import TopicFiles

@@ -10,7 +10,7 @@ import pytest
 from headwater.core.errors import DamageError, UnavailableError
 from headwater.disk import OpenMode
 from headwater.format.segment import ENTRY_BYTES, IndexFlag
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 from headwater.store.segment_stores import LocalSegmentStore
 from headwater.store.topic_files import TopicFiles
 from headwater.testing import FakeDisk

@@ -18,10 +18,10 @@ from headwater.format.segment import (
     topic_of_shift,
     unpack_identity,
 )
-from headwater.store.cold_index import cold_index_bytes
 from headwater.store.pair import whole_entries
 from headwater.store.segment import Segment, Tier, UnreadableSegmentError
 from headwater.store.segment_stores import LocalColdTier
+from headwater.store.tier import cold_index_bytes
 from headwater.store.topic_files import TopicFiles
 from headwater.store.verify import Expected, FaultKind, verify_segments
 from headwater.testing import FakeDisk

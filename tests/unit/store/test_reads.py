@@ -13,8 +13,8 @@ from headwater.config.store import SegmentSettings
 from headwater.core.errors import InvariantError, StorageError
 from headwater.disk import PosixDisk
 from headwater.format.segment import IndexFlag, index_flags
-from headwater.store.checked_reads import good_positions
 from headwater.store.maps import SegmentMaps
+from headwater.store.pair import good_positions
 from headwater.store.segment import SegmentChangedError
 from headwater.store.topic_files import TopicFiles
 from headwater.testing import FakeDisk, FaultDisk, OrderMonitor, Verb, data_before_index

@@ -10,8 +10,8 @@ import pytest
 from headwater.config.store import SegmentSettings
 from headwater.core.errors import DamageError, InvariantError
 from headwater.format.segment import Entries, IndexFlag, encode_run, index_flags
-from headwater.store.checked_reads import good_positions
 from headwater.store.maps import SegmentMaps
+from headwater.store.pair import good_positions
 from headwater.store.reclaim import (
     choose_drops,
     choose_relocations,

@@ -18,8 +18,8 @@ from headwater.core.errors import (
 )
 from headwater.disk import Buffer
 from headwater.format.segment import SegmentPart
-from headwater.store.checked_reads import RecordDamage, good_positions
 from headwater.store.cold_tier import ObjectColdTier, open_cold_tier
+from headwater.store.pair import RecordDamage, good_positions
 from headwater.store.segment import SegmentChangedError, Tier
 from headwater.store.segment_stores import LocalColdTier, LocalSegmentStore, SegmentStore
 from headwater.testing import DROPS, FakeDisk

@@ -25,7 +25,6 @@ from headwater.format.kafka.entry import HOLE_SEGMENT, PREFIX_BYTES, key_text, s
 from headwater.format.kafka.names import log_name, partition_name
 from headwater.format.kafka.records import encode_gapped
 from headwater.observe.tracing import FETCH_SPAN
-from headwater.store.checked_reads import RecordDamage
 from headwater.store.kafka.files import (
     Batches,
     Ids,
@@ -34,6 +33,7 @@ from headwater.store.kafka.files import (
     count_before,
     locate,
 )
+from headwater.store.pair import RecordDamage
 
 WINDOW_MAX: Final = 16_384
 """Records one fetch reads at most: it answers with those, and the client fetches again."""

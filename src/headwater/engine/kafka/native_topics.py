@@ -47,7 +47,7 @@ from headwater.format.kafka.mapping import to_kafka_as_it_is, to_native
 from headwater.format.kafka.records import KafkaRecord, NewRecord, decode_records, encode_gapped
 from headwater.model.loss import DAMAGED
 from headwater.model.slots import DEAD
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 from headwater.store.segment import SegmentChangedError
 
 _KEY: Final = "kafka-producer"

@@ -22,7 +22,7 @@ from headwater.format.kafka.batch import BatchError, read_header
 from headwater.format.kafka.mapping import BatchFrames
 from headwater.model.loss import DAMAGED, RECREATED
 from headwater.model.selection import Selection
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 from headwater.store.segment import SegmentChangedError
 
 LOG_START: Final = "log_start"

@@ -61,7 +61,7 @@ from headwater.engine.topics.operations import (
 )
 from headwater.engine.topics.watch import topic_watch, watch_operation
 from headwater.recovery.directory import access_error, accessing
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 from headwater.store.segment import SegmentChangedError
 
 T = TypeVar("T")

@@ -34,10 +34,10 @@ from headwater.recovery.directory import accessing
 from headwater.recovery.stores import DEEP_KAFKA, DEEP_MACHINES, DIRECTORY_NAMES, MapSegments, gone
 from headwater.recovery.topics.report import WalReport, inspect_until_stable
 from headwater.recovery.topics.snapshots import snapshot_faults
-from headwater.store.cold_index import cold_bytes
 from headwater.store.cold_tier import find_cold_tier, remembered_cold_tier, shown_address
 from headwater.store.segment import SegmentChangedError
 from headwater.store.segment_stores import ColdTier, SegmentStore
+from headwater.store.tier import cold_bytes
 from headwater.store.verify import (
     Advance,
     Expected,

@@ -32,8 +32,8 @@ from headwater.recovery.topics.follower import LogFollower
 from headwater.recovery.topics.replay import FrameGroup
 from headwater.recovery.topics.report import inspect_until_stable, refuse_unfinished
 from headwater.recovery.topics.snapshots import snapshot_numbers
-from headwater.store.checked_reads import RecordDamage
 from headwater.store.cold_tier import open_cold_tier
+from headwater.store.pair import RecordDamage
 from headwater.store.segment import SegmentChangedError
 from headwater.wal.ceilings import SeqCeilings
 

@@ -26,7 +26,7 @@ import msgspec
 from headwater.core.errors import AccessError, StorageError
 from headwater.model.damage import DamagedSeqs
 from headwater.recovery.finding import Finding
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 
 RANGES_MAX: Final = 1_000
 """Damaged ranges that are remembered; further ones are only counted."""

@@ -37,8 +37,8 @@ from headwater.model.retention import RetentionClock
 from headwater.model.router import RouterGraph
 from headwater.model.topic import TopicLog
 from headwater.observe.waits import Waits
-from headwater.store.checked_reads import RecordDamage
 from headwater.store.maps import SegmentMaps
+from headwater.store.pair import RecordDamage
 from headwater.store.segment_stores import ColdTier, SegmentStore
 from headwater.store.topic_files import TopicFiles
 from headwater.wal.ceilings import SeqCeilings

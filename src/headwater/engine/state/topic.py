@@ -44,7 +44,7 @@ from headwater.model.router import CursorMark, Guarantee, RouterCursor, RouterSe
 from headwater.model.topic import TopicLog
 from headwater.recovery.history.topics import TopicTable
 from headwater.recovery.topics.stored_topic import StoredTopic
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 

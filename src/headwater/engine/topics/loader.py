@@ -31,7 +31,7 @@ from headwater.model.queue import LeaseHistory
 from headwater.model.tags import TagIndex
 from headwater.model.topic import TopicLog
 from headwater.recovery.topics.stored_topic import StoredLog, StoredTopic, load_log
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 from headwater.store.segment import Segment
 
 Loaded = StoredLog

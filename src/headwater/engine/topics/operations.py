@@ -27,7 +27,7 @@ from headwater.engine.topics.protocols import PartitionSpace, ReadSide, TopicEng
 from headwater.engine.topics.reader import ReadFilter, read_records
 from headwater.engine.topics.record_encoding import EncodedRecords, encode_records
 from headwater.model.match import TagMatcher, parse_match
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 from headwater.store.segment import SegmentChangedError
 
 P = TypeVar("P")

@@ -10,6 +10,7 @@ Keeps I2, I13, I15.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain, repeat
 from typing import NamedTuple
 
 from headwater.core.errors import HeadwaterError
@@ -210,10 +211,11 @@ class Publisher:
             else:
                 log.publish(first.first_seq, first.lengths, first.ts, first.flags, first.tags)
         else:
-            lengths = [length for write in writes for length in write.lengths]
-            flags = [flag for write in writes for flag in write.flags]
-            tags = [tag for write in writes for tag in write.tags]
-            times = [write.ts for write in writes for _ in write.lengths]
+            lengths = [*chain.from_iterable([write.lengths for write in writes])]
+            flags = [*chain.from_iterable([write.flags for write in writes])]
+            tags = [*chain.from_iterable([write.tags for write in writes])]
+            each = [repeat(write.ts, len(write.lengths)) for write in writes]
+            times = [*chain.from_iterable(each)]
             log.publish(first.first_seq, lengths, times, flags, tags)
         for write in writes:
             if write.logged and topic.logged_upto is None:

@@ -25,7 +25,7 @@ from headwater.format.segment import SEGMENT_FRAME, Entries
 from headwater.model.match import TagMatcher
 from headwater.model.selection import Selection, select
 from headwater.model.slots import as_run
-from headwater.store.checked_reads import RecordDamage, good_positions
+from headwater.store.pair import RecordDamage, good_positions
 from headwater.store.segment import (
     Segment,
     SegmentMissingError,

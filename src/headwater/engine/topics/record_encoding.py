@@ -50,7 +50,7 @@ class EncodedRecords(msgspec.Struct):
 
 def plain_records(datas: list[bytes], tags: list[bytes], size: int | None = None) -> EncodedRecords:
     """Records with a payload and maybe a tag each; `size` when it is known."""
-    flags = [_HAS_TAG if tag else 0 for tag in tags]
+    flags = [_HAS_TAG if tag else 0 for tag in tags] if any(tags) else [0] * len(tags)
     if size is None:
         size = sum(map(len, datas)) + sum(map(len, tags))
     return EncodedRecords([b""] * len(datas), tags, datas, flags, size)

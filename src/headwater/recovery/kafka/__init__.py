@@ -3,8 +3,8 @@
 The checkpoint says which topics and segments there are, with a checksum over the entries of each
 index. `survey` compares that with the files and walks what is younger, batch by batch, up to the
 first that is not whole; `walk` is the one that walks. An event behind a bad batch may say that it
-was synced: then it is damage, else the log merely ends there (I5). `topics` takes in the events,
-by the rules of `history.kafka`, and says whose a batch can be.
+was synced: then it is damage, else the log merely ends there (I5). Its `SeenTopics` take in the
+events, by the rules of `history.kafka`, and say whose a batch can be.
 
 `table` has one word for each file and one row for each case, from which the survey's report is
 made. `repair` cuts a torn tail, writes a checkpoint again from its copy and clears away what

@@ -47,7 +47,7 @@ from headwater.format.kafka.names import index_name, log_name, partition_name
 from headwater.recovery.history.kafka import is_own, own_runs
 from headwater.recovery.kafka.survey import KafkaSurvey, SegmentScan
 from headwater.recovery.kafka.table import IndexVerdict, LogVerdict, SegmentPosition, Stray
-from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
+from headwater.recovery.kafka.walk import BatchVerdict, SeenTopics
 
 _HASHED_BYTES_MAX: Final = 2**34
 """So much may be hashed to find out which bit of an index is another one."""

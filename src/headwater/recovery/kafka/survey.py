@@ -62,8 +62,9 @@ from headwater.recovery.kafka.table import (
     SegmentPosition,
     Stray,
 )
-from headwater.recovery.kafka.topics import BatchVerdict, SeenTopics
 from headwater.recovery.kafka.walk import (
+    BatchVerdict,
+    SeenTopics,
     WalkedBatch,
     Window,
     entries_known_synced,

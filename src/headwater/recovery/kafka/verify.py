@@ -49,8 +49,7 @@ from headwater.recovery.kafka.survey import (
     scan_checkpoints,
 )
 from headwater.recovery.kafka.table import CheckpointVerdict, IndexVerdict, Stray
-from headwater.recovery.kafka.topics import SeenTopics
-from headwater.recovery.kafka.walk import Window, entries_known_synced, walk_batches
+from headwater.recovery.kafka.walk import SeenTopics, Window, entries_known_synced, walk_batches
 from headwater.store.verify import FaultKind, VerifyFault, listed
 
 _WINDOW_BYTES: Final = 8 * MIB

@@ -64,14 +64,12 @@ from headwater.recovery.kafka.survey import (
     scan_checkpoints,
 )
 from headwater.recovery.kafka.table import CHECKPOINT_TABLE, IndexVerdict, Stray
-from headwater.recovery.kafka.topics import (
+from headwater.recovery.kafka.walk import (
     STRANGER,
     BatchVerdict,
     SeenTopic,
     SeenTopics,
     TakenBatch,
-)
-from headwater.recovery.kafka.walk import (
     Window,
     entries_known_synced,
     synced_and_bad,

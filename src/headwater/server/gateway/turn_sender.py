@@ -18,8 +18,7 @@ from headwater.observe.logs import Logger
 from headwater.server.access.keys import KeyRing
 from headwater.server.failures import unforeseen
 from headwater.server.http.exchange import Exchange
-from headwater.server.http.write_batcher import ExchangeGroup
-from headwater.server.http.write_replies import WriteReplies
+from headwater.server.http.write_batcher import ExchangeGroup, WriteReplies
 from headwater.wire.channel import ChannelError, ChannelKind
 from headwater.wire.http_errors import HttpError
 from headwater.wire.turns import Failure, GroupIn, GroupOutcome, decode_reply, encode_turn

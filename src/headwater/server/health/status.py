@@ -11,6 +11,7 @@ from headwater.core.version import __version__
 from headwater.engine.metrics import COUNTERS
 from headwater.engine.pressure import PressureControl
 from headwater.model.pressure import Rung
+from headwater.server.gateway_slots import GatewayFigures
 from headwater.server.health.damage import damage_seen, parts_seen
 from headwater.server.health.overview import Overview
 from headwater.server.health.retention import gaps_seen, holds_seen
@@ -20,6 +21,7 @@ from headwater.server.http.topic_handlers import answer
 from headwater.wal.counters import SYNC_LATENCY_BOUNDS_US, WalCounters
 from headwater.wal.shard import Shard
 from headwater.wire.status_answers import (
+    GatewaySeen,
     PressureSeen,
     RungSeen,
     ShardSeen,
@@ -52,6 +54,7 @@ def _whole(overview: Overview) -> dict[str, Any]:
     core = engine.core
     return {
         **overview.open,
+        "gateways": [_gateway(each) for each in overview.gateways],
         "tail_bytes": core.tail_bytes,
         "counters": {name: getattr(core.counters, name) for name in COUNTERS},
         "pressure": _pressure(engine.pressure_control),
@@ -65,6 +68,7 @@ _NOTHING: Final[dict[str, Any]] = {
     "connections": 0,
     "sse_connections": 0,
     "watch_sessions": 0,
+    "gateways": [],
     "tail_bytes": 0,
     "counters": dict.fromkeys(COUNTERS, 0),
     "pressure": PressureSeen(0.0, {}, [], 0, 0, 0.0),
@@ -73,6 +77,18 @@ _NOTHING: Final[dict[str, Any]] = {
     "gaps": [],
 }
 """The same for a key with prefixes: the numbers would show what others do."""
+
+
+def _gateway(figures: GatewayFigures) -> GatewaySeen:
+    return GatewaySeen(
+        gateway=figures.slot,
+        pid=figures.pid,
+        connections=figures.connections,
+        http_connections=figures.http_connections,
+        requests=figures.requests,
+        starts=figures.starts,
+        cpu_ms=figures.cpu_us // US_PER_MS,
+    )
 
 
 def _pressure(pressure_control: PressureControl) -> PressureSeen:

@@ -7,6 +7,10 @@ answers. A write that asks for more than its records to be stored (an expected h
 answer of a key that was used before) goes by itself, behind those to its topic that came before it.
 See docs/decisions/0039-a-turn-is-one-submission.md.
 
+Where it is compiled, the answers of a turn are printed and handed to the kernel in one go, without
+the interpreter: meanwhile the log's thread has it. A connection that has more to send than this, or
+seals what it sends, gets its answer the usual way.
+
 Keeps I2, I15.
 """
 
@@ -15,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Protocol
 
 from headwater.config.server import LimitSettings
@@ -30,15 +35,18 @@ from headwater.engine.topics.record_encoding import (
 )
 from headwater.native import compiled
 from headwater.server.backend import Backend
+from headwater.server.http.endpoint import HttpEndpoint
 from headwater.server.http.exchange import Exchange, body_of
 from headwater.server.http.turn_writer import TurnWriter, WriteGroup
 from headwater.server.http.write_handler import encode_request, write_records, write_request
-from headwater.server.http.write_replies import WriteReplies
+from headwater.wire.answers import write_answer, write_opening, write_reply
+from headwater.wire.http_response import SHORT_HEAD
 from headwater.wire.requests import WriteRequest, decode_request
 
 if TYPE_CHECKING:
     from headwater.server.access.quotas import Usage
     from headwater.server.http.request_head import Head
+
 
 _native: Final = compiled("bodies")
 
@@ -46,6 +54,20 @@ MEMBERS_MAX: Final = 512
 """Of one submission, roughly: the next turn need not wait for a larger one."""
 TURN_BYTES: Final = 1 * MIB
 """Of bodies: with so many, what is done once for a submission costs little beside them."""
+_native_answers: Final = compiled("answers")
+
+_opening_of: Final = lru_cache(maxsize=4_096)(write_opening)
+"""How the answers of a topic begin."""
+
+Reply = tuple[int, int, int, int, int, bytes, int, int, int]
+"""A socket, the number of a request, its first seq and how many it has, when it came; then what the
+writes of its topic have in common: how the answers begin, the head, how long the sync and the wait
+for pressure took."""
+Told = tuple[str, int, int, int]
+"""What is said of all writes of a group: the topic, its head, how long the sync and the wait for
+pressure took."""
+_SHORT_RECORDS_MAX: Final = 25
+"""The answer to a write of so many records is too short to be packed, whatever its numbers."""
 
 
 def take_write(batcher: WriteBatcher, exchange: Exchange) -> None:
@@ -298,3 +320,71 @@ def _goes_along(request: WriteRequest) -> bool:
         and not request.disable_backpressure
         and all(record.deliver_at is None for record in request.records)
     )
+
+
+class WriteReplies:
+    """Of the connections of one endpoint."""
+
+    def __init__(self) -> None:
+        self._exchanges: list[Exchange] = []
+        self._replies: list[Reply] = []
+
+    def add(
+        self, exchanges: list[Exchange], counts: list[int], first_seq: int, told: Told
+    ) -> list[Exception]:
+        """Answer requests whose records, so many of each, have the seqs from the first one on. What
+        cannot go straight to its socket is sent now, the rest in `send`. Gives the failures that
+        are mistakes of ours: the requests behind such a one are answered all the same."""
+        shared = (_opening_of(told[0]), *told[1:])
+        mistakes: list[Exception] = []
+        seq = first_seq
+        for exchange, count in zip(exchanges, counts, strict=True):
+            connection = exchange.connection
+            own = (exchange.number, seq, count, exchange.started_us)
+            seq += count
+            try:
+                if count > _SHORT_RECORDS_MAX and exchange.takes_gzip:
+                    endpoint = connection.endpoint
+                    exchange.answer_json(200, write_answer(*_told((0, *own, *shared), endpoint)))
+                elif _native_answers is not None and connection.takes_direct_answer:
+                    self._replies.append((connection.reading.descriptor, *own, *shared))
+                    self._exchanges.append(exchange)
+                else:
+                    exchange.answer_whole(_printed((0, *own, *shared), connection.endpoint))
+            except Exception as mistake:
+                mistakes.append(mistake)
+        return mistakes
+
+    def send(self) -> None:
+        """Send what was added."""
+        if not self._replies:
+            return
+        exchanges, self._exchanges = self._exchanges, []
+        replies, self._replies = self._replies, []
+        endpoint = exchanges[0].connection.endpoint
+        now_us = endpoint.now_us()
+        try:
+            assert _native_answers is not None, "no request was taken for direct"
+            unsent = _native_answers.send_write_replies(
+                SHORT_HEAD, endpoint.request_prefix, replies, now_us
+            )
+        except Exception:  # before anything was sent: every request gets an answer (I15)
+            for exchange, reply in zip(exchanges, replies, strict=True):
+                exchange.answer_whole(_printed(reply, endpoint))
+            raise
+        for exchange in exchanges:
+            exchange.connection.answered(now_us)
+        for row, rest in unsent.items():
+            exchanges[row].connection.send(rest)
+
+
+def _printed(reply: Reply, endpoint: HttpEndpoint) -> bytes:
+    opening, *told = _told(reply, endpoint)
+    return write_reply(endpoint.request_prefix, opening, reply[1], *told)
+
+
+def _told(reply: Reply, endpoint: HttpEndpoint) -> tuple[bytes, int, int, int, int, int, int]:
+    """What the body says."""
+    _, _, first_seq, count, started_us, opening, head_seq, sync_us, throttle_us = reply
+    total_us = endpoint.now_us() - started_us
+    return opening, first_seq, count, head_seq, total_us, sync_us, throttle_us

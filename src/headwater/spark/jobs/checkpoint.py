@@ -33,8 +33,13 @@ from headwater.format.snapshot import META_DIRECTORY, Snapshot, encode_snapshot,
 from headwater.recovery.directory import accessing
 from headwater.recovery.topics.catalog import KnownTopic
 from headwater.recovery.topics.scan import FileScan
-from headwater.spark.jobs.checkpoint_source import LogsRead, read_logs
-from headwater.spark.jobs.checkpoint_workers import Planned, SparkWorkers, Workers
+from headwater.spark.jobs.checkpoint_source import (
+    LogsRead,
+    Planned,
+    SparkWorkers,
+    Workers,
+    read_logs,
+)
 from headwater.spark.jobs.job import NoProgress, Progress, Report, tasks_shown
 from headwater.spark.jobs.log_directories import find_logs, owned
 from headwater.spark.jobs.segment_plan import PlanTask, Written

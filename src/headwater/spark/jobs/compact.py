@@ -43,12 +43,12 @@ from headwater.spark.jobs.job import MapAll, NoProgress, Progress, Report, Spark
 from headwater.spark.jobs.log_directories import owned, require_cold, require_data_directory
 from headwater.spark.jobs.log_files import topic_ids
 from headwater.store import reclaim
-from headwater.store.cold_index import cold_end
 from headwater.store.cold_tier import open_cold_tier, shown_address
 from headwater.store.ownership import cold_identity, pair_identity, read_head
 from headwater.store.pair import end_of, whole_entries
 from headwater.store.reclaim import is_rewrite_due
 from headwater.store.segment import Segment, Tier, file_work
+from headwater.store.tier import cold_end
 from headwater.store.topic_directory import COLD, HOT, TopicDirectory, finish_interrupted
 from headwater.store.topic_files import TopicFiles
 

@@ -53,13 +53,12 @@ from headwater.recovery.topics.catalog import KnownTopic
 from headwater.spark.jobs.log_files import LoggedRows, MappedFiles
 from headwater.spark.jobs.topic_replay import Counts, Place, TopicReplay
 from headwater.store.appender import is_full, room_for
-from headwater.store.checked_reads import RecordDamage
-from headwater.store.cold_index import cold_index_bytes, flagged_copy
 from headwater.store.cold_tier import open_cold_tier
-from headwater.store.pair import create_file, end_of
+from headwater.store.pair import RecordDamage, create_file, end_of
 from headwater.store.reclaim import choose_drops
 from headwater.store.segment import Segment, file_work
 from headwater.store.segment_stores import LocalSegmentStore, temporary_path
+from headwater.store.tier import cold_index_bytes, flagged_copy
 from headwater.store.topic_files import TopicFiles
 
 _NOTHING = numpy.empty(0, numpy.int64)
@@ -320,8 +319,6 @@ class Written:
     records: int
     """Live ones that came from the log."""
     dead: int
-    taken_over: int
-    """Records of a segment that was there already."""
     data_bytes: int
     skipped: bool
     """It was there, as it should be."""
@@ -468,13 +465,5 @@ def _point(disk: Disk, directory: PurePath, item: SegmentItem) -> Written:
 
 def _written_of(item: SegmentItem, data_bytes: int, skipped: bool) -> Written:
     dead = int(is_dead(item.entries).sum())
-    base = 0 if item.base is None else item.base.segment.count
-    return Written(
-        item.topic_id,
-        item.first_seq,
-        len(item.entries) - dead,
-        dead,
-        base,
-        data_bytes,
-        skipped,
-    )
+    live = len(item.entries) - dead
+    return Written(item.topic_id, item.first_seq, live, dead, data_bytes, skipped)

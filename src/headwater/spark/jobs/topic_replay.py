@@ -52,7 +52,7 @@ from headwater.recovery.topics.catalog import KnownTopic
 from headwater.recovery.topics.replay import entries_in_log
 from headwater.recovery.topics.stored_topic import load_log
 from headwater.spark.jobs.log_files import LoggedRows, MappedFiles
-from headwater.store.checked_reads import RecordDamage
+from headwater.store.pair import RecordDamage
 from headwater.store.segment import Segment
 from headwater.store.topic_files import TopicFiles
 

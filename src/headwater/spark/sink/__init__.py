@@ -4,7 +4,7 @@
 `json_columns`), cuts them into chunks (`chunks`) and sends each chunk to the server under a key
 made of the writer, the batch, the partition and its number (`topic_writer`, `sender`). On the
 driver, the commit compares what an earlier run of the batch left and writes what is missing
-(`batch_repair`), then deletes the claims that cannot come back.
+(`topic_writer.BatchRepair`), then deletes the claims that cannot come back.
 
 Promises, over retries, speculation, dead drivers and restarts of the server:
 

@@ -16,7 +16,7 @@ came out differently are not written over and not written twice: `RowsDifferErro
 
 When the driver dies Spark runs the whole batch again, days later perhaps, and nothing promises that
 it cuts the rows into the same partitions. Such a run sends nothing by itself: its rows go to the
-driver, which compares them with what is there, see `batch_repair`. Tasks of the earlier run that
+driver, which compares them with what is there, see `topic_writer`. Tasks of the earlier run that
 are still alive read the ledger every few seconds, and stop.
 
 See docs/decisions/0016-the-sink-keeps-a-ledger-beside-the-topic.md.

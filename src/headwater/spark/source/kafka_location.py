@@ -28,8 +28,8 @@ from headwater.format.kafka.mapping import BatchFrames
 from headwater.format.kafka.names import KAFKA_DIRECTORY, parse_partition_name, partition_name
 from headwater.model.loss import Loss
 from headwater.recovery.history.kafka import first_offset
-from headwater.recovery.kafka.topics import SeenTopic, SeenTopics
 from headwater.recovery.kafka.view import KafkaView, OwnedBatches, SeenSegment, scan_topics
+from headwater.recovery.kafka.walk import SeenTopic, SeenTopics
 from headwater.spark.source.directory import MAY_PASS, Tries
 from headwater.spark.source.directory_location import DirectoryLocation, DirectorySnapshot
 from headwater.spark.source.filters import Filters
