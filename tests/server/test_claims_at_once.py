@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headwater.engine.queues import claims
+from headwater.engine.state.topic import CHUNK_BYTES_MIN
 from headwater.server.access.keys import ANYONE
 from headwater.server.http import queue_handlers
 from tests.server.raw_http import RawHttp
@@ -127,12 +128,11 @@ def test_an_ack_puts_away_what_was_delivered_too_often(
     assert [letter["data"] for letter in http.diff(f"{topic}.dead").json["records"]] == [1]
 
 
-def test_many_small_chunks_are_left_to_a_plan(
-    server: RunningServer, http: RawHttp, topic: str
-) -> None:
+def test_many_chunks_are_left_to_a_plan(server: RunningServer, http: RawHttp, topic: str) -> None:
     http.put(topic, type="queue")
-    for n in range(claims.AT_HAND_CHUNKS_MAX + 1):
-        http.write(topic, n)
+    jobs = [f"{n} {'x' * CHUNK_BYTES_MIN}" for n in range(claims.AT_HAND_CHUNKS_MAX + 1)]
+    for job in jobs:
+        http.write(topic, job)  # long enough for a chunk of its own
 
     def at_hand(count: int) -> list[int] | None:
         queue = server.app.backend.engine.topic(topic)
@@ -143,5 +143,5 @@ def test_many_small_chunks_are_left_to_a_plan(
     assert server.inside(lambda: at_hand(most)) == [1] * most
     assert server.inside(lambda: at_hand(most + 1)) is None
     assert server.inside(lambda: at_hand(most + 2)) is None
-    jobs = claimed(http.queue("claim", topic, max=20))
-    assert [job["data"] for job in jobs] == [*range(most + 1)]
+    handed = claimed(http.queue("claim", topic, max=20))
+    assert [job["data"] for job in handed] == jobs
