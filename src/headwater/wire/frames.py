@@ -9,7 +9,6 @@ thousand records and eighty times slower for one, which is what a live stream ge
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -56,8 +55,7 @@ _CLOSE: Final = ord("}")
 _COMMA_AFTER: Final = len(b"},")
 
 
-@dataclass(frozen=True, slots=True)
-class Projection:
+class Projection(msgspec.Struct, frozen=True):
     tags: bool = False
     meta: bool = True
     data: bool = True
