@@ -131,6 +131,8 @@ def test_acked_writes_outlive_kills_of_gateways_and_sequencers(tmp_path: Path) -
         for thread in threads:
             thread.start()
         try:
+            for client in clients:
+                eventually(partial(client.has, 1))
             for _ in range(ROUNDS):
                 before = [client.connections for client in clients]
                 was_sequencer = kill_one(server, chance)
