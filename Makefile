@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv lint check format docs docs-format docs-conformance docs-walks twins test test-all test-pure test-spark-oldest crash torture bench bench-server bench-tails bench-scale bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
+.PHONY: help venv lint check format docs docs-format docs-conformance docs-walks twins test test-all test-pure test-workers test-spark-oldest crash torture bench bench-server bench-tails bench-scale bench-peers bench-queue bench-kafka bench-machines bench-spark demo demo-wal lock clean
 
 help: ## Show this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) \
@@ -83,6 +83,11 @@ test: $(STAMP) ## Run the fast tests
 
 test-all: $(STAMP) ## Run every test, the slow ones too
 	$(BIN)/python -m pytest -q -n $(WORKERS) $(ARGS)
+
+# The contract over sockets; what looks into the process that has the connections stays out.
+test-workers: $(STAMP) ## Run the contract tests with gateways in processes of their own
+	HEADWATER_TEST_WORKERS=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" \
+	  tests/server tests/kafka tests/machines tests/e2e/client tests/e2e/cli/test_serving.py $(ARGS)
 
 test-pure: $(STAMP) ## Run tests of formats, rules, engine and server without the compiled loops
 	HEADWATER_PURE=1 $(BIN)/python -m pytest -q -n $(WORKERS) -m "not slow" \

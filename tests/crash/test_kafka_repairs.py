@@ -18,7 +18,7 @@ from headwater.recovery.kafka.verify import check_kafka_segment, join_kafka, pla
 from headwater.recovery.kafka.view import KafkaView
 from headwater.server.kafka.refusals import code_of
 from headwater.testing import CHANGING_VERBS, CrashPoint, FakeDisk, FaultDisk, SimulatedCrash
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.crash.kafka_story import ends_in, opens_or_refuses
 from tests.crash.matrix import slice_of, tried
 from tests.crash.test_kafka_damage import LIVES, Seen, files_of, kind_of, stopped

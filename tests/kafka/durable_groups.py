@@ -18,7 +18,7 @@ from headwater.model.kafka_group import Joined, JoinRequest, Outcome, Phase, Syn
 from headwater.server.kafka.refusals import code_of, code_of_refusal
 from headwater.testing import FakeDisk, ManualClock
 from headwater.testing.fault_disk import Fault, FaultDisk, Verb
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.rig.kafka import LARGE_KAFKA, KafkaLife
 from tests.rig.stepped import SteppedShard
 

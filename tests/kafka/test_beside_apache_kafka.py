@@ -13,8 +13,7 @@ import pytest
 
 from bench.kafka.brokers import ApacheKafka, missing
 from headwater.format.kafka.records import NO_PRODUCER, BatchProducer, NewRecord, encode_batch
-from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 from tests.kafka.broker import running_broker
 from tests.kafka.raw_kafka import RawKafka
 

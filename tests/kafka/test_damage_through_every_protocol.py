@@ -19,7 +19,7 @@ import headwater
 from headwater.config.store import SegmentSettings
 from headwater.core.errors import DataLossError
 from headwater.core.results import Tombstone
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.rig.captured_logs import captured_logs

@@ -10,7 +10,7 @@ from headwater.config.kafka import KafkaSettings
 from headwater.engine.kafka.errors import DamagedBatchError
 from headwater.server.kafka.refusals import code_of
 from headwater.testing import FakeDisk
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, KafkaLife, batch_of
 
 UNCACHED = replace(LARGE_KAFKA, cache_bytes=0)

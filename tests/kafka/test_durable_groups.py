@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from headwater.model.kafka_group import Joined, Outcome, Phase, SyncedMember
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.kafka.durable_groups import SESSION_US, Rig
 
 

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 from tests.kafka.broker import free_port, running_broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_clients_confluent import GROUP, PATIENCE_S, QUICK, read

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from headwater.model.kafka_group import Joined, Phase, Refusal, Refused, SyncedMember
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.kafka.durable_groups import ROOMY, Rig
 from tests.rig.captured_logs import captured_logs
 from tests.rig.kafka import batch_of

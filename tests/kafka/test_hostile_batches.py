@@ -10,9 +10,8 @@ import pytest
 from headwater.format.crc32c import crc32c
 from headwater.format.kafka.batch import CODECS, CRC_FROM, HEADER_BYTES
 from headwater.format.kafka.records import BatchProducer, NewRecord, compress, encode_batch
-from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 from headwater.wire.kafka.codec import request_frame
-from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.server.running_server import eventually

@@ -10,9 +10,8 @@ import ssl
 import pytest
 
 from headwater.format.kafka.records import NewRecord, encode_batch
-from headwater.wire.kafka.apis import ADVERTISED, SUPPORTED, ApiKey
+from headwater.wire.kafka.apis import ADVERTISED, SUPPORTED, ApiKey, ErrorCode
 from headwater.wire.kafka.codec import request_frame
-from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka_client_codec import decode_response

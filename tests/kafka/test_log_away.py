@@ -12,8 +12,7 @@ from headwater.cli.app import app
 from headwater.config.server import ServerSettings
 from headwater.format.kafka.names import CHECKPOINT_NAME, COPY_NAME
 from headwater.observe.metrics import PREFIX
-from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import batch_of

@@ -18,7 +18,7 @@ from headwater.engine.pressure import PressureControl
 from headwater.engine.topics.record_encoding import encode_records
 from headwater.format.kafka.batch import BatchHeader, read_sound
 from headwater.format.kafka.records import BatchProducer as ProducerOf
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.protocols import Target, consumed, embedded, over_http, over_kafka
 from tests.kafka.raw_kafka import RawKafka

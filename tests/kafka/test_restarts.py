@@ -9,8 +9,7 @@ from confluent_kafka import Message, Producer, TopicPartition
 
 from headwater.format.kafka.records import BatchProducer as ProducerOf
 from headwater.format.kafka.records import NewRecord, encode_batch
-from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 from tests.kafka.broker import free_port, running_broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_clients_confluent import PATIENCE_S, admins, consuming, options, produce, read

@@ -14,9 +14,8 @@ from confluent_kafka.admin import AdminClient
 from headwater.core.errors import RequestError
 from headwater.server.kafka.api_handlers import HANDLED
 from headwater.server.server import Server
-from headwater.wire.kafka.apis import SUPPORTED, ApiKey
+from headwater.wire.kafka.apis import SUPPORTED, ApiKey, ErrorCode
 from headwater.wire.kafka.codec import request_frame
-from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.messages import MESSAGES
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.raw_kafka import RawKafka

@@ -15,10 +15,9 @@ import pytest
 import headwater
 from headwater.server.connection import Awaits
 from headwater.server.kafka.connection import KafkaConnection
-from headwater.wire.kafka.apis import SUPPORTED, ApiKey
+from headwater.wire.kafka.apis import SUPPORTED, ApiKey, ErrorCode
 from headwater.wire.kafka.codec import request_frame, response_body_at
 from headwater.wire.kafka.encoding import Chunk
-from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import batch_of

@@ -15,7 +15,7 @@ from headwater.engine.kafka.group_state import Committed
 from headwater.engine.owner import Pending
 from headwater.model.kafka_group import Joined, JoinRequest, Outcome, Phase, Refusal, Refused
 from headwater.server.kafka.refusals import code_of
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.rig.kafka import KafkaLife
 
 T = TypeVar("T")

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from headwater.format.kafka.batch import read_header, split_batches
-from headwater.wire.kafka.apis import SUPPORTED, ApiKey
+from headwater.wire.kafka.apis import SUPPORTED, ApiKey, ErrorCode
 from headwater.wire.kafka.codec import request_frame
-from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.rig.kafka import batch_of

@@ -12,9 +12,8 @@ import pytest
 from headwater.config.loading import Settings
 from headwater.engine.pressure import PressureControl
 from headwater.format.kafka.records import BatchProducer
-from headwater.wire.kafka.apis import SUPPORTED, ApiKey
+from headwater.wire.kafka.apis import SUPPORTED, ApiKey, ErrorCode
 from headwater.wire.kafka.codec import request_frame
-from headwater.wire.kafka.error_codes import ErrorCode
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.raw_kafka import RawKafka
 from tests.kafka.test_server_fetch import asked

@@ -13,12 +13,11 @@ from headwater.engine.kafka.errors import DamagedBatchError
 from headwater.server.access.keys import Scope
 from headwater.server.kafka.api_handlers import HANDLED
 from headwater.server.kafka.refusals import CODES, REFUSALS, KafkaRequestError, code_of, refusal
-from headwater.wire.kafka.apis import ADVERTISED, SUPPORTED, ApiKey
+from headwater.wire.kafka.apis import ADVERTISED, SUPPORTED, ApiKey, ErrorCode
 from headwater.wire.kafka.codec import (
     decode_request,
     encode_response,
 )
-from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.fields import FieldType, MessageField
 from headwater.wire.kafka.messages import MESSAGES
 from tests.rig.kafka_client_codec import decode_response, encode_request

@@ -17,9 +17,8 @@ from headwater.engine.partition import Produced
 from headwater.engine.pressure import PressureControl
 from headwater.format.kafka.records import BatchProducer
 from headwater.server.kafka import plain_produce
-from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 from headwater.wire.kafka.codec import request_frame
-from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.plain import read_plain
 from tests.kafka.broker import Broker
 from tests.kafka.raw_kafka import RawKafka

@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
+from typing import IO
 
 SERVE = "from headwater.cli import main; main()"
 
@@ -39,6 +41,7 @@ class ServerProcess:
         self._flags = flags
         self._environment = clean_environment(**environment)
         self._process: subprocess.Popen[str] | None = None
+        self._collecting: threading.Thread | None = None
 
     @property
     def url(self) -> str:
@@ -77,6 +80,8 @@ class ServerProcess:
             self.lines.append(line.rstrip())
             if line.startswith("listening on "):
                 self.port = int(line.split()[2].rpartition(":")[2])
+                self._collecting = threading.Thread(target=self._collect, args=(process.stdout,))
+                self._collecting.start()
                 return
         raise AssertionError(f"the server did not start: {self.lines}")
 
@@ -103,9 +108,16 @@ class ServerProcess:
             os.killpg(process.pid, number)  # with workers it is several processes
         else:
             process.send_signal(number)
-        out, _ = process.communicate(timeout=60)
-        self.lines += out.splitlines()
-        return process.returncode
+        code = process.wait(60)
+        if self._collecting is not None:
+            self._collecting.join(60)  # ends with the last process that has the output
+        return code
+
+    def _collect(self, output: IO[str]) -> None:
+        """A server that tells much must not wait for a reader."""
+        with output:
+            for line in output:
+                self.lines.append(line.rstrip())
 
     def __enter__(self) -> ServerProcess:
         self.start()

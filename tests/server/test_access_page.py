@@ -16,8 +16,7 @@ from websockets.sync.client import connect
 from headwater.server.kafka.api_handlers import HANDLED
 from headwater.server.rcpx.operations import OPERATIONS
 from headwater.server.routes import every_route
-from headwater.wire.kafka.apis import SUPPORTED, ApiKey
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import SUPPORTED, ApiKey, ErrorCode
 from headwater.wire.kafka.messages import MESSAGES
 from tests.kafka.broker import Broker, running_broker
 from tests.kafka.raw_kafka import RawKafka

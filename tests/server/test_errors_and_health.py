@@ -18,6 +18,7 @@ from headwater.core import errors
 from headwater.observe.metrics import METRICS
 from headwater.server.routes import every_route
 from headwater.wire.http_errors import REASON, STATUS_OF_CODE, HttpError, status_of
+from tests.rig.server_process import workers_wanted
 from tests.server.gated_disk import GatedDisk
 from tests.server.raw_http import RawHttp
 from tests.server.running_server import RunningServer, eventually, running, settings
@@ -218,8 +219,9 @@ def test_metrics_are_prometheus_text_or_json_with_every_declared_name(
     families = {
         family.name: family for family in text_string_to_metric_families(answer.body.decode())
     }
-    # Kafka's are there when its port is; tests/kafka looks at them.
-    declared = {name for name in METRICS if not name.startswith("kafka_")}
+    # Kafka's are there when its port is, and tests/kafka looks at them; gateways' when there are.
+    absent = ("kafka_",) if workers_wanted() else ("kafka_", "gateway_")
+    declared = {name for name in METRICS if not name.startswith(absent)}
     assert {f"headwater_{name}" for name in declared} <= set(families)
     heads = {s.labels["topic"]: s.value for s in families["headwater_topic_head_seq"].samples}
     assert heads[topic] == 2

@@ -11,6 +11,7 @@ from headwater.engine.async_database import AsyncDatabase
 from headwater.observe.logs import Logger
 from headwater.server.app import App
 from headwater.server.gateway.turn_sender import TurnSender
+from headwater.server.http.exchange import Exchange
 from headwater.server.http.turn_receiver import GatewayTurns, TurnReceiver
 from headwater.server.http.write_batcher import WriteBatcher, take_write
 from headwater.wire.channel import ChannelKind
@@ -27,6 +28,8 @@ class Wire:
         self.replies: list[bytes] = []
         self.is_cut = False
         """Nothing arrives any more."""
+        self.held: list[tuple[Any, bytes]] | None = None
+        """What would have arrived, while it is held up."""
 
     def send(self, kind: ChannelKind, stream: int, payload: bytes = b"") -> None:
         assert (kind, stream) == (ChannelKind.TURN, 0)
@@ -39,7 +42,14 @@ class Wire:
         self._loop.call_soon(partial(self._arrive, self.sender.take_reply, payload))
 
     def _arrive(self, take: Any, payload: bytes) -> None:
-        if not self.is_cut:
+        if self.held is not None:
+            self.held.append((take, payload))
+        elif not self.is_cut:
+            take(payload)
+
+    def let_go(self) -> None:
+        held, self.held = self.held or [], None
+        for take, payload in held:
             take(payload)
 
 
@@ -50,7 +60,13 @@ class TurnApp(App):
         self.wire = Wire(loop, TurnReceiver(self.turn_writer, self.access, log))
         here = self.services[WriteBatcher]
         assert isinstance(here, WriteBatcher)
-        ask = partial(take_write, here)
+        self.asked = 0
+        """Requests that went by themselves, of those that were to go together."""
+
+        def ask(exchange: Exchange) -> None:
+            self.asked += 1
+            take_write(here, exchange)
+
         self.sender = TurnSender(self.access.keys, ask, clock.monotonic_us, log)
         self.wire.sender = self.sender
         batcher = WriteBatcher(self.sender, settings.limits, loop)

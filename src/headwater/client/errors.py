@@ -60,7 +60,8 @@ class UnreachableError(UnavailableError):
 
 
 class NoAnswerError(UnavailableError):
-    """The request was sent and no answer came. It may or may not have been carried out."""
+    """The request was sent and no answer came, or a server with workers says that it lost it. It
+    may or may not have been carried out."""
 
     code = "no_answer"
 
@@ -92,7 +93,8 @@ REQUEST_ERRORS: Final[dict[str, type[RequestError]]] = {
     )
 }
 LATER_ERRORS: Final[dict[str, type[UnavailableError]]] = {
-    kind.code: kind for kind in (UnavailableError, OverloadedError, DiskFullError, ClosedError)
+    kind.code: kind
+    for kind in (UnavailableError, OverloadedError, DiskFullError, ClosedError, NoAnswerError)
 }
 RETRY_AFTER_MS_DEFAULT: Final = 1_000
 

@@ -31,8 +31,6 @@ class EngineSettings:
     replay_frames_max: int = 50_000
     """A start that replayed more of the log ends with a checkpoint and a snapshot, so that starts
     do not take longer and longer in a crash loop."""
-    sweep_interval_ms: int = 1_000
-    """How often topics with an age limit are checked when no client reads them."""
     topics_max: int = 100_000
     routers_max: int = ROUTERS_MAX
     total_bytes_max: int = 0

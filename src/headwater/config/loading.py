@@ -23,7 +23,8 @@ ReadFile = Callable[[str], str]
 
 OTHER_VARIABLES: Final = frozenset(
     {
-        *("COMPILED", "CONFIG", "CONTEXT", "CRASH", "PURE", "SPARK_ARCHIVE", "TOKEN", "URL"),
+        *("COMPILED", "CONFIG", "CONTEXT", "CRASH", "PURE", "SPARK_ARCHIVE", "TEST_WORKERS"),
+        *("TOKEN", "URL"),
         *("JOB_DELIVERIES", "JOB_LEASE_ID", "JOB_SEQ", "JOB_TAG", "JOB_TOPIC"),
     }
 )

@@ -3,6 +3,7 @@
 A package says in its `__init__` what of it loads late. Who needs a name asks for it as always;
 who needs a late module imports it as a module (`from headwater.engine.machines import store`), not
 names out of it, and the module is loaded when the first of its names is used.
+See docs/decisions/0045-parts-load-at-their-first-use.md.
 """
 
 from __future__ import annotations

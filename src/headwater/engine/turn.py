@@ -62,7 +62,7 @@ class WriteTurn(Generic[W]):
         self._sending = True
         try:
             while self._begun:
-                count = self._fitting()
+                count = self._fitting() if len(self._begun) > 1 else 1
                 writes, self._begun = self._begun[:count], self._begun[count:]
                 self._submit(writes)
         finally:

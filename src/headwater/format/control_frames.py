@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -350,8 +349,7 @@ LEASE_KIND_MEANING: Final[dict[LeaseKind, str]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LeaseEvent:
+class LeaseEvent(msgspec.Struct, frozen=True):
     kind: LeaseKind
     seqs: tuple[int, ...] = ()
     node: str = ""

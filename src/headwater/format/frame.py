@@ -7,10 +7,11 @@ there before anything is sliced, so hostile bytes cost nothing and raise only `F
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from functools import cache
 from typing import Final, TypeAlias
+
+import msgspec
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
@@ -171,8 +172,7 @@ class UnknownFrameError(FormatError):
     """A whole frame, checksum and all, of a type this version does not know."""
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(msgspec.Struct, frozen=True):
     """A decoded frame. `offset` and `size` say where it lay in the buffer it came from."""
 
     type: FrameType

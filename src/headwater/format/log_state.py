@@ -14,7 +14,6 @@ people who want to inspect it.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -31,8 +30,7 @@ _LINE: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Current:
+class Current(msgspec.Struct, frozen=True):
     active: int
     """Number of the file that is written to."""
     active_bytes: int

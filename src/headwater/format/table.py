@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError, InvariantError
@@ -32,8 +33,7 @@ _LENGTH_AT: Final = struct.Struct("<I").unpack_from
 _UNKNOWN_FLAGS: Final = int(0xFF & ~sum(FrameFlag))
 
 
-@dataclass(frozen=True, slots=True)
-class FrameTable:
+class FrameTable(msgspec.Struct, frozen=True):
     """One row per frame, in the order of the bytes. Offsets are into the buffer that was read."""
 
     offset: Column

@@ -6,14 +6,13 @@ string, which is a Glob when it ends in a star. A record without a tag never mat
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from headwater.core.errors import InvalidRequestError
 from headwater.core.limits import TAG_BYTES_MAX
 
 
-@dataclass(frozen=True, slots=True)
-class TagMatcher:
+class TagMatcher(msgspec.Struct, frozen=True):
     text: bytes
     """The tag, or what it begins with; without the star."""
     prefix: bool

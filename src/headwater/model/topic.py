@@ -16,8 +16,9 @@ No clock, no files: times come in as milliseconds, floors go out to be written d
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from headwater.config.topic import Discard, TopicSettings
 from headwater.core.arrays import numpy
@@ -99,8 +100,7 @@ _TTL: Final = int(Loss.TTL)
 _DAMAGED: Final = int(IndexFlag.DAMAGED)
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteEffect:
+class DeleteEffect(msgspec.Struct, frozen=True):
     """What a delete took. `upto_seq` belongs into the log, so that replaying takes no more."""
 
     records: int

@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Index entries of 20 bytes: which to read, where their frames lie, and whether those are sound.
 
-The twins are in `headwater.format.segment.entry`, `headwater.model.selection`,
+The twins are in `headwater.format.segment.frame`, `headwater.model.selection`,
 `headwater.store.pair` and `headwater.format.segment.verify`, which say what is meant. All loops run
 without the interpreter. Frames are taken for hostile: every length is compared with the buffer
 before anything is read.

@@ -1,8 +1,8 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Slots of an index, and who holds which job: the loops that run once for every job of a claim.
 
-The twins are in `headwater.model.alive`, `headwater.model.slots` and
-`headwater.model.queue.job_holders`, which say what the entries and the dicts mean.
+The twins are in `headwater.model.slots` and
+`headwater.model.queue.held`, which say what the entries and the dicts mean.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE

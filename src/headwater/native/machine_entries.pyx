@@ -1,7 +1,7 @@
 # cython: boundscheck=False, wraparound=False, cdivision=True
 """Entries of the machines' log: which of them are sound and follow each other, and what is in them.
 
-The twin is in `headwater.format.machines.entry_run`, which says what is meant. Entries are taken for
+The twin is in `headwater.format.machines.entry`, which says what is meant. Entries are taken for
 hostile: every length is compared with the buffer before anything is read.
 """
 

@@ -17,10 +17,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
 
 from headwater.core.clock import Clock, thread_us
 from headwater.core.results import LongWait, Trace, WaitCount
@@ -71,14 +72,13 @@ MEANING_OF: Final[dict[WaitCause, str]] = {
 }
 
 
-@dataclass(slots=True)
-class WaitSums:
+class WaitSums(msgspec.Struct):
     """Of one cause, since the start."""
 
     count: int = 0
     total_us: int = 0
-    buckets: list[int] = field(default_factory=lambda: [0] * (len(WAIT_BOUNDS_US) + 1))
-    kept: deque[LongWait] = field(default_factory=lambda: deque(maxlen=KEPT_MAX))
+    buckets: list[int] = msgspec.field(default_factory=lambda: [0] * (len(WAIT_BOUNDS_US) + 1))
+    kept: deque[LongWait] = msgspec.field(default_factory=lambda: deque(maxlen=KEPT_MAX))
 
 
 class _Activity(NamedTuple):

@@ -20,9 +20,10 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, cast
+
+import msgspec
 
 from headwater.config.server import DeadlineSettings
 from headwater.core.clock import Clock
@@ -86,8 +87,7 @@ class Room:
         self.used -= 1
 
 
-@dataclass(frozen=True, slots=True)
-class Ports:
+class Ports(msgspec.Struct, frozen=True):
     """What the connections of all ports of one server share."""
 
     room: Room

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import mmap
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from headwater.format.layout import Field, Layout
 
@@ -28,8 +29,7 @@ _SIZE: Final = GATEWAY_SLOT.size
 _OFFSETS: Final = dict(GATEWAY_SLOT.offsets())
 
 
-@dataclass(frozen=True, slots=True)
-class GatewayFigures:
+class GatewayFigures(msgspec.Struct, frozen=True):
     slot: int
     pid: int
     connections: int

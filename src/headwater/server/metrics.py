@@ -30,9 +30,8 @@ from headwater.engine.metrics import machine_samples as engine_machine_samples
 from headwater.observe.metrics import Sample, metrics_as_json, metrics_as_text
 from headwater.server.access.keys import ApiKey, Scope
 from headwater.server.backend import Backend
-from headwater.server.health.damage import damaged_records, ledgers_of
 from headwater.server.health.overview import Overview
-from headwater.server.health.retention import retention_samples
+from headwater.server.health.reports import damaged_records, ledgers_of, retention_samples
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.route_table import Route
 from headwater.server.http.topic_handlers import answer

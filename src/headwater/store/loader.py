@@ -8,9 +8,10 @@ still in the log, so it is cut and written again (I1, I4). Less than that is dam
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
+
+import msgspec
 
 from headwater.core.errors import DamageError, FormatError, UnavailableError
 from headwater.disk import OpenMode, cut_file, map_file, opened, read_all, replace_file
@@ -36,8 +37,7 @@ REPAIR: Final = "restore a backup"
 Report = Callable[[RecordDamage], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Numbers:
+class _Numbers(msgspec.Struct, frozen=True):
     """What the first and the last entry of an index say."""
 
     count: int
@@ -46,8 +46,7 @@ class _Numbers:
     identity: Identity | None
 
 
-@dataclass(frozen=True, slots=True)
-class Loader:
+class Loader(msgspec.Struct, frozen=True):
     directory: TopicDirectory
     report: Report
     drop_cold: Callable[[int], bool] | None

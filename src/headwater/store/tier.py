@@ -23,6 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Final
 
+import msgspec
+
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import InvariantError, StorageError
 from headwater.disk import Disk, file_bytes, read_all, read_range, remove_files, replace_file
@@ -150,8 +152,7 @@ def flagged_copy(whole: Entries, segment: Segment, seqs: NDArray[numpy.int64]) -
     return changed
 
 
-@dataclass(frozen=True, slots=True)
-class TopicTier:
+class TopicTier(msgspec.Struct, frozen=True):
     hot: TopicDirectory
     cold: SegmentStore | None
 

@@ -19,8 +19,9 @@ the cases apart: see `reclaim` and `tier`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import PurePath
+
+import msgspec
 
 from headwater.disk import Disk, file_bytes, sync_names
 from headwater.format.segment import (
@@ -39,13 +40,12 @@ HOT = frozenset({SegmentFile.DATA, SegmentFile.IDX})
 COLD = frozenset({SegmentFile.COLD})
 
 
-@dataclass(slots=True)
-class TopicDirectory:
+class TopicDirectory(msgspec.Struct):
     """The names of segment files in one directory. Names of other kinds are not touched."""
 
     disk: Disk
     path: PurePath
-    segments: dict[int, Files] = field(default_factory=dict)
+    segments: dict[int, Files] = msgspec.field(default_factory=dict)
     """First seq -> which of its files are there."""
 
     @property

@@ -13,11 +13,12 @@ Everything else must agree: lengths, offsets, times, flags, every checksum.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from itertools import pairwise
 from pathlib import PurePath
 from typing import Final, Protocol
+
+import msgspec
 
 from headwater.core.arrays import numpy
 from headwater.core.errors import DamageError, ForeignFileError
@@ -81,8 +82,7 @@ class FaultKind(Enum):
     UNNAMED = "without an identity"
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyFault:
+class VerifyFault(msgspec.Struct, frozen=True):
     """One thing that is wrong, with its file and offset."""
 
     path: PurePath
@@ -92,20 +92,18 @@ class VerifyFault:
     kind: FaultKind = FaultKind.TOPIC
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
+class Expected(msgspec.Struct, frozen=True):
     """What snapshot and log say about a topic's segments."""
 
     earliest_seq: int
     checkpointed_seq: int
     active_first_seq: int | None = None
     """The segment that the checkpoint knew as still appended to; 0 for none, None: not known."""
-    flagged: Mapping[int, int] = field(default_factory=dict)
+    flagged: Mapping[int, int] = msgspec.field(default_factory=dict)
     """First seq of a segment -> a seq whose delete its files are known to have."""
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRange:
+class SegmentRange(msgspec.Struct, frozen=True):
     """What a segment holds, up to the checkpoint."""
 
     first_seq: int
@@ -116,9 +114,8 @@ class SegmentRange:
     """and the bytes of node, tag, data and meta in them."""
 
 
-@dataclass(slots=True)
-class TopicSegmentCheck:
-    faults: list[VerifyFault] = field(default_factory=list)
+class TopicSegmentCheck(msgspec.Struct):
+    faults: list[VerifyFault] = msgspec.field(default_factory=list)
     is_cold: bool = False
     """Its frames are in the cold tier; what is kept here is the index that leads to them."""
     is_named: bool = True

@@ -8,11 +8,10 @@ so that a writer hardly ever waits for one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(slots=True)
-class _Ceiling:
+class _Ceiling(msgspec.Struct):
     reserved: int
     durable: int
 

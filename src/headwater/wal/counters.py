@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
 from typing import Final
+
+import msgspec
 
 from headwater.core.clock import SystemClock
 from headwater.observe.waits import Waits
@@ -18,8 +19,7 @@ def _no_waits() -> Waits:
     return Waits(SystemClock(), 0)
 
 
-@dataclass(slots=True)
-class WalCounters:
+class WalCounters(msgspec.Struct):
     frames: int = 0
     groups: int = 0
     submissions: int = 0
@@ -34,11 +34,11 @@ class WalCounters:
     """How much longer the last group waited for company because of pressure."""
     sync_us_last: int = 0
     sync_us_total: int = 0
-    sync_us_buckets: list[int] = field(
+    sync_us_buckets: list[int] = msgspec.field(
         default_factory=lambda: [0] * (len(SYNC_LATENCY_BOUNDS_US) + 1)
     )
 
-    waits: Waits = field(default_factory=_no_waits)
+    waits: Waits = msgspec.field(default_factory=_no_waits)
     """What took long, for all logs together. By default nothing is kept."""
 
     def observe_sync(self, elapsed_us: int) -> None:

@@ -6,14 +6,14 @@ Topics, machines and Kafka each bring one; the loop is written once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from headwater.wal.ticket import Ticket
 
 
-@dataclass(frozen=True, slots=True)
-class OpenFile:
+class OpenFile(msgspec.Struct, frozen=True):
     """The file to go on in."""
 
     number: int
@@ -22,8 +22,7 @@ class OpenFile:
     """End of the last whole group; everything before it is synced."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogPosition:
+class LogPosition(msgspec.Struct, frozen=True):
     next_frame: int
     """Number the next frame will have, counted over the whole life of the shard, from 1."""
     chain: int

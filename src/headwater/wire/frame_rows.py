@@ -22,7 +22,7 @@ from headwater.format.layout import Layout
 from headwater.format.segment import SEGMENT_FRAME
 from headwater.format.segment.run import at_each_byte, heads_at
 from headwater.native import compiled
-from headwater.wire.buffer_slices import BufferSlices
+from headwater.wire.frames import BufferSlices
 
 _native: Final = compiled("columns")
 Integers: TypeAlias = "NDArray[numpy.int64]"

@@ -34,6 +34,7 @@ STATUS_OF_CODE: Final[dict[str, int]] = {
     "headers_too_large": 431,
     "internal": 500,
     "not_ready": 503,
+    "no_answer": 503,
     "shutting_down": 503,
     "storage_failed": 503,
     "disk_full": 507,
@@ -95,6 +96,16 @@ class HttpError(HeadwaterError):
     @property
     def status(self) -> int:
         return STATUS_OF_CODE[self.code]
+
+
+def no_answer() -> HttpError:
+    """The process that had the request is gone. 503 `not_ready` would say that nothing was done."""
+    return HttpError(
+        "no_answer",
+        "the server ended before it answered and starts again; this may or may not have been "
+        "carried out",
+        headers={"retry-after": "1"},
+    )
 
 
 def status_of(error: HeadwaterError) -> int:

@@ -1,8 +1,11 @@
-"""What the server reports about itself and about the last runs of jobs, as structs."""
+"""What the server reports about itself, about the last runs of jobs and about the topics and groups
+of Kafka, as structs."""
 
 from __future__ import annotations
 
 from typing import Any
+
+import msgspec
 
 from headwater.wire.answers import Answer, Spent
 
@@ -261,3 +264,45 @@ class RequeueAnswer(Answer):
     requeued: int
     skipped: list[int]
     performance: Spent
+
+
+class KafkaPartitionSeen(Answer):
+    partition: int
+    start_offset: int
+    high_watermark: int
+    bytes: int
+
+
+class KafkaTopicSeen(Answer):
+    topic: str
+    topic_id: str
+    config: dict[str, str]
+    partitions: list[KafkaPartitionSeen]
+
+
+class KafkaTopicList(Answer):
+    topics: list[KafkaTopicSeen]
+    performance: Spent
+    next_cursor: str | msgspec.UnsetType = msgspec.UNSET
+
+
+class KafkaOffsetSeen(Answer):
+    topic: str
+    partition: int
+    offset: int
+    lag: int
+    """Records between what the group has committed and the end."""
+
+
+class KafkaGroupSeen(Answer):
+    group: str
+    state: str
+    members: int
+    lag: int
+    offsets: list[KafkaOffsetSeen]
+
+
+class KafkaGroupList(Answer):
+    groups: list[KafkaGroupSeen]
+    performance: Spent
+    next_cursor: str | msgspec.UnsetType = msgspec.UNSET

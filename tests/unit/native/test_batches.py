@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from headwater.core.errors import InvariantError
 from headwater.native import compiled
 from headwater.wire.kafka import codec
-from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 from headwater.wire.kafka.codec import response_frame
-from headwater.wire.kafka.error_codes import ErrorCode
 from tests.unit.native.twins import is_compiled, pure
 
 pytestmark = is_compiled

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import asdict
 from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
+from msgspec.structs import asdict
 
 from headwater.config.wal import WalSettings
 from headwater.core.durability import Durability

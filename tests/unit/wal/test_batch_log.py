@@ -18,7 +18,7 @@ from headwater.format.kafka.entry import ENTRY_BYTES, PREFIX_BYTES, count_entrie
 from headwater.format.kafka.events import SegmentBegun, Synced, decode_event
 from headwater.format.kafka.names import index_name, log_name
 from headwater.testing import FakeDisk, Fault, FaultDisk, ManualClock, Verb
-from headwater.wal.batch_log import BatchLog
+from headwater.wal.batch_log import BatchAddress, BatchLog
 from headwater.wal.counters import WalCounters
 from headwater.wal.ticket import Ticket
 
@@ -36,12 +36,13 @@ KEY = bytes(range(1, 29))
 
 
 class Keyed:
-    entry_key = KEY
+    def __init__(self, size: int, records: int) -> None:
+        self.batches = (BatchAddress(KEY, size, records),)
 
 
 def batch(records: int = 1, size: int = 100, fill: bytes = b"b") -> Ticket:
     body = size.to_bytes(PREFIX_BYTES, "little") + fill * size
-    return Ticket(body, records, Durability.FSYNC, context=Keyed)
+    return Ticket(body, records, Durability.FSYNC, context=Keyed(len(body), records))
 
 
 class Rig:

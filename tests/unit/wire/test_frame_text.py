@@ -12,8 +12,7 @@ from headwater.engine.topics.reader import ReadFilter, decode_run
 from headwater.format.appends import encode_appends
 from headwater.format.segment import SEGMENT_FRAME, WalSlice, encode_run
 from headwater.format.segment.run import heads_at
-from headwater.wire.buffer_slices import SLICES_MIN
-from headwater.wire.frames import Projection, join_plain, render_frames, render_record
+from headwater.wire.frames import SLICES_MIN, Projection, join_plain, render_frames, render_record
 
 PROJECTION = Projection()
 NOW = 1_700_000_000_000

@@ -15,7 +15,7 @@ Restoring (`restore`) unpacks beside the target, compares every checksum, opens 
 like any data directory, and only then renames it: a crash leaves no half of it (I7). Names in the
 archive are checked and never become other paths (I16). A `RestorePoint` cuts a restored directory
 back to a point. A verification restores into a directory that it removes again and compares what
-each topic holds (`facts`), by a clock that stands still.
+each topic holds (`topic_facts`), by a clock that stands still.
 
 Start reading with `backup`, then `restore`.
 """

@@ -32,10 +32,15 @@ from headwater.core.errors import (
 from headwater.core.units import MIB, US_PER_MS
 from headwater.disk import Disk
 from headwater.engine.backup.archive import Advance, ArchiveWriter
-from headwater.engine.backup.facts import StillClock, topic_facts
 from headwater.engine.backup.kafka_files import copy_kafka, kafka_bytes
 from headwater.engine.backup.machine_files import MachineCopier, machine_bytes
-from headwater.engine.backup.topic_files import SegmentCopier, copy_log, copy_snapshot
+from headwater.engine.backup.topic_files import (
+    SegmentCopier,
+    StillClock,
+    copy_log,
+    copy_snapshot,
+    topic_facts,
+)
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.state.topic import Topic
 from headwater.format.backup import BACKUP_VERSION, BackupMember, BackupTopic, Manifest

@@ -33,9 +33,9 @@ from headwater.core.units import MIB
 from headwater.disk import Disk, File, OpenMode, opened, sync_file, sync_names, write_all
 from headwater.engine.backup.archive import Advance, ArchiveReader
 from headwater.engine.backup.backup import Begin
-from headwater.engine.backup.facts import StillClock, topic_facts
 from headwater.engine.backup.kafka_files import check_kafka, read_every_batch
 from headwater.engine.backup.machine_files import check_machines, read_every_entry
+from headwater.engine.backup.topic_files import StillClock, topic_facts
 from headwater.engine.engine import Engine
 from headwater.engine.owner import BatonOwner
 from headwater.engine.read_only import DirectoryView

@@ -4,6 +4,8 @@ the log every whole group that a view has seen, with a CURRENT that fits to them
 A segment is copied as one pair: index first, then the data the index speaks of, then the index
 again. When the two reads of the index differ in more than delete flags, the pair was rewritten in
 between and is copied once more. A copy whose index is still the same later needs no second one.
+
+`topic_facts` says what a topic holds, for the manifest and for the check of what was restored.
 """
 
 from __future__ import annotations
@@ -12,18 +14,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import PurePath
 
+from headwater.core.arrays import numpy
+from headwater.core.clock import Clock, Doorbell
 from headwater.core.errors import FormatError
 from headwater.disk import Buffer, Disk, OpenMode, opened, read_all, read_range
 from headwater.engine.backup.archive import ArchiveWriter, read_chunks
 from headwater.engine.read_only import DirectoryView
 from headwater.engine.state.topic import Topic
-from headwater.format.backup import BackupMember
+from headwater.format.backup import BackupMember, BackupTopic
 from headwater.format.checksum import checksum64
 from headwater.format.log_state import Current, encode_current, encode_repairs
 from headwater.format.names import CURRENT_NAME, REPAIRS_NAME, TOPICS_DIRECTORY, WAL_DIRECTORY
 from headwater.format.segment import (
     ENTRY_BYTES,
     Entries,
+    IndexFlag,
     SegmentFile,
     SegmentPart,
     bad_entries,
@@ -31,14 +36,70 @@ from headwater.format.segment import (
     topic_directory_name,
 )
 from headwater.format.snapshot import META_DIRECTORY, decode_snapshot, snapshot_name
+from headwater.model.topic import TopicLog
 from headwater.recovery.topics.scan import FileScan
 from headwater.recovery.topics.survey import ShardSurvey
 from headwater.store.pair import end_of, whole_entries
 from headwater.store.segment import Segment, SegmentChangedError, Tier
 
+_DEAD = int(IndexFlag.DELETED | IndexFlag.LOST)
+_RECORD = int(IndexFlag.HAS_TAG | IndexFlag.HAS_NODE | IndexFlag.HAS_META)
 PAIR_TRIES_MAX = 5
 
 Pair = tuple[BackupMember, BackupMember]
+
+
+def topic_facts(topic: Topic, log: TopicLog) -> BackupTopic:
+    """`log` is the topic's own, or what was just read from its files."""
+    return BackupTopic(
+        topic.name,
+        topic.topic_id,
+        log.epoch,
+        log.visible_seq,
+        log.earliest_seq,
+        log.evict_floor,
+        log.count,
+        log.bytes,
+        f"{_index_checksum(log):016x}",
+    )
+
+
+def _index_checksum(log: TopicLog) -> int:
+    """Which records are alive, with their lengths, times and flags. What is in them is vouched for
+    by the checksum of each record, which covers its seq."""
+    base, end = log.index.base_seq, log.visible_seq
+    if end < base:
+        return checksum64(b"")
+    entries = log.index.entries(base, end)
+    alive = numpy.flatnonzero(entries["flags_check"] & _DEAD == 0)
+    columns = (
+        alive.astype("<i8") + base,
+        entries["len"][alive].astype("<u4"),
+        entries["ts"][alive].astype("<u8"),
+        (entries["flags_check"][alive] & _RECORD).astype("<u4"),
+    )
+    return checksum64(b"".join(column.tobytes() for column in columns))
+
+
+class StillClock:
+    """A wall clock that stands still: a backup is read as of the moment it was made.
+
+    With the machine's own clock, records that have expired since would be gone from a copy before
+    a check could compare it, or a restore could go to an earlier time.
+    """
+
+    def __init__(self, clock: Clock, wall_ms: int) -> None:
+        self._clock = clock
+        self._wall_ms = wall_ms
+
+    def wall_ms(self) -> int:
+        return self._wall_ms
+
+    def monotonic_us(self) -> int:
+        return self._clock.monotonic_us()
+
+    def wait(self, doorbell: Doorbell, until_us: int | None) -> bool:
+        return self._clock.wait(doorbell, until_us)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Final
+
+import msgspec
 
 from headwater.core.arrays import NDArray, load_arrays, numpy
 from headwater.core.durability import Durability
@@ -46,8 +47,7 @@ CHUNKS_AT_ONCE: Final = 256
 _DEAD: Final = int(IndexFlag.DELETED | IndexFlag.LOST)
 
 
-@dataclass(slots=True)
-class TopicJob:
+class TopicJob(msgspec.Struct):
     """What one topic has to put into segments, frozen at the cut."""
 
     topic: Topic
@@ -63,14 +63,13 @@ class TopicJob:
     """How many of the topic's deletes these flags stand for."""
     evict_floor: int
     earliest_seq: int
-    written: list[Segment] = field(default_factory=list)
-    runs: list[tuple[int, Entries]] = field(default_factory=list)
-    marks: list[RouterMark] = field(default_factory=list)
+    written: list[Segment] = msgspec.field(default_factory=list)
+    runs: list[tuple[int, Entries]] = msgspec.field(default_factory=list)
+    marks: list[RouterMark] = msgspec.field(default_factory=list)
     """How far its routers have come when it ends here."""
 
 
-@dataclass(slots=True)
-class Cut:
+class Cut(msgspec.Struct):
     jobs: list[TopicJob]
     covered: list[int]
     """Per shard, the last frame that has taken effect at the cut."""

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+
+import msgspec
 
 from headwater.core.errors import DamageError, HeadwaterError
 from headwater.engine.owner import call_in_slices
@@ -30,8 +31,7 @@ from headwater.store.reclaim import (
 from headwater.store.segment import Segment
 
 
-@dataclass(slots=True)
-class TopicWork:
+class TopicWork(msgspec.Struct):
     """What one topic's files need, decided at one moment."""
 
     topic: Topic
@@ -40,8 +40,7 @@ class TopicWork:
     relocations: list[Segment]
 
 
-@dataclass(frozen=True, slots=True)
-class ReclaimTask:
+class ReclaimTask(msgspec.Struct, frozen=True):
     """One thing to do to files, and what to do as the owner when it was not done."""
 
     work: Callable[[], object]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -48,14 +47,13 @@ class SourceRecord(NamedTuple):
     data: bytes
 
 
-@dataclass(slots=True)
-class SourceBatch:
+class SourceBatch(msgspec.Struct):
     """A stretch of a source, both ends included: what is in it, and what was lost of it."""
 
     first_seq: int
     last_seq: int
-    records: list[SourceRecord] = field(default_factory=list)
-    lost: list[range] = field(default_factory=list)
+    records: list[SourceRecord] = msgspec.field(default_factory=list)
+    lost: list[range] = msgspec.field(default_factory=list)
     last_ts: int = 0
 
     def fates(self, keep: CopyRule) -> Iterator[tuple[int, Fate, SourceRecord | None]]:
@@ -149,20 +147,19 @@ def _one_more_hop(record: SourceRecord) -> SourceRecord | None:
     return record._replace(flags=record.flags | _HAS_META, data=join_data(data, counted))
 
 
-@dataclass(slots=True)
-class Copies:
+class Copies(msgspec.Struct):
     """What a router leaves for a batch: one entry for each slot, in order."""
 
     upto_seq: int
     """The router has passed the source up to here once these are published."""
-    slots: list[Slot] = field(default_factory=list)
-    source_seqs: list[int] = field(default_factory=list)
-    times: list[int] = field(default_factory=list)
-    flags: list[int] = field(default_factory=list)
-    nodes: list[bytes] = field(default_factory=list)
-    tags: list[bytes] = field(default_factory=list)
-    datas: list[bytes] = field(default_factory=list)
-    _encoded: dict[int, Appends] = field(default_factory=dict)
+    slots: list[Slot] = msgspec.field(default_factory=list)
+    source_seqs: list[int] = msgspec.field(default_factory=list)
+    times: list[int] = msgspec.field(default_factory=list)
+    flags: list[int] = msgspec.field(default_factory=list)
+    nodes: list[bytes] = msgspec.field(default_factory=list)
+    tags: list[bytes] = msgspec.field(default_factory=list)
+    datas: list[bytes] = msgspec.field(default_factory=list)
+    _encoded: dict[int, Appends] = msgspec.field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.slots)

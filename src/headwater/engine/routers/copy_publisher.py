@@ -6,7 +6,7 @@ they go through it, as those writes do: seqs become visible in the order they we
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from headwater.config.topic import Discard
 from headwater.core.durability import Durability
@@ -29,8 +29,7 @@ from headwater.model.router import Slot
 from headwater.wal.ticket import Ticket
 
 
-@dataclass(slots=True)
-class CopyWrite:
+class CopyWrite(msgspec.Struct):
     """Copies of a router, and the seqs they get if no write comes between."""
 
     router: Router

@@ -12,9 +12,11 @@ tombstone (I9).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Final
+
+import msgspec
 
 from headwater.config.topic import TopicSettings, stored_settings
 from headwater.core.arrays import numpy
@@ -77,15 +79,14 @@ Progress = Callable[[float], None]
 _FIRST_PASS: Final = TABLE_FRAMES | ROUTER_FRAMES
 
 
-@dataclass(slots=True)
-class RecoveryNotes:
+class RecoveryNotes(msgspec.Struct):
     """What the operator should know about how the topics came back."""
 
     snapshot_number: int = 0
-    snapshots_unreadable: list[str] = field(default_factory=list)
+    snapshots_unreadable: list[str] = msgspec.field(default_factory=list)
     topics: int = 0
     topics_loaded: int = 0
-    topics_broken: list[str] = field(default_factory=list)
+    topics_broken: list[str] = msgspec.field(default_factory=list)
     """Topics whose files are damaged: refused until they are restored, the others are not."""
     frames_replayed: int = 0
     frames_checkpointed: int = 0

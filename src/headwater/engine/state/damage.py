@@ -17,10 +17,11 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import PurePath
 from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from headwater.core.errors import AccessError, StorageError
 from headwater.model.damage import DamagedSeqs
@@ -152,12 +153,11 @@ _NOT_SERVED: Final = {
 }
 
 
-@dataclass(slots=True)
-class Parts:
+class Parts(msgspec.Struct):
     """Which parts are away, and why. Set by the code that opens a part; read by every call."""
 
-    away: dict[Part, StorageError] = field(default_factory=dict)
-    repaired: dict[Part, Sequence[Finding]] = field(default_factory=dict)
+    away: dict[Part, StorageError] = msgspec.field(default_factory=dict)
+    repaired: dict[Part, Sequence[Finding]] = msgspec.field(default_factory=dict)
     """What a start found that it goes on in spite of: skipped, cut, moved to quarantine."""
 
     def set_away(self, part: Part, error: Exception, directory: PurePath) -> None:

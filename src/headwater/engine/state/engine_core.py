@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import PurePath
 
+import msgspec
+
 from headwater.config.engine import EngineSettings
 from headwater.core.clock import Clock
 from headwater.core.errors import ClosedError
@@ -116,8 +118,7 @@ class RouterTable:
                 router.in_circle = self.graph.is_in_circle(router.name)
 
 
-@dataclass(slots=True)
-class EngineCounters:
+class EngineCounters(msgspec.Struct):
     appends: int = 0
     records_appended: int = 0
     reads: int = 0
@@ -138,14 +139,13 @@ class EngineCounters:
         return self.appends + self.reads
 
 
-@dataclass(slots=True)
-class ShardProgress:
+class ShardProgress(msgspec.Struct):
     """How far one shard's tickets are answered, in order."""
 
-    pending: deque[Ticket] = field(default_factory=deque)
+    pending: deque[Ticket] = msgspec.field(default_factory=deque)
     published_frame: int = 0
     """Every frame up to this number has taken effect."""
-    unsynced: deque[tuple[int, Topic, int]] = field(default_factory=deque)
+    unsynced: deque[tuple[int, Topic, int]] = msgspec.field(default_factory=deque)
     """Visible writes whose sync is still to come: last frame, topic, last seq."""
 
     def advance(self) -> None:

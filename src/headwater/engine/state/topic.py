@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
+import msgspec
+
 from headwater.config.topic import TopicSettings, check_topic_name
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import HeadwaterError, InvariantError, StorageError, TopicNotFoundError
@@ -62,10 +64,9 @@ class ClaimRequest:
     """The worker is gone: a pass that is under way gives it nothing."""
 
 
-@dataclass(slots=True)
-class TopicQueue:
-    leases: QueueLeases = field(default_factory=QueueLeases)
-    window: ClaimWindow[ClaimRequest] = field(default_factory=ClaimWindow)
+class TopicQueue(msgspec.Struct):
+    leases: QueueLeases = msgspec.field(default_factory=QueueLeases)
+    window: ClaimWindow[ClaimRequest] = msgspec.field(default_factory=ClaimWindow)
     """Claims that are to be served together."""
     settings: TopicSettings | None = None
     """The settings that the leases follow; a change replaces this object."""
@@ -490,11 +491,10 @@ class Router:
         )
 
 
-@dataclass(slots=True)
-class InboundRoutes:
+class InboundRoutes(msgspec.Struct):
     """What the routers into a topic have done to it."""
 
-    routers: list[Router] = field(default_factory=list)
+    routers: list[Router] = msgspec.field(default_factory=list)
     unflushed_from: int | None = None
     """The first seq of a copy that is in memory only."""
     last_copy: int = 0

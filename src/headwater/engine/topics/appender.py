@@ -230,34 +230,38 @@ class Appender:
         """Encode and hand over: one ticket for each shard and class. Writes that their shard
         refuses give their seqs back and are answered so."""
         submissions: dict[Address, Submission[Write]] = {}
-        answered: set[Write] = set()
+        handed_over: list[Submission[Write]] = []
+        is_answered = False
         try:
             frames = encode_batches([_columns_of(write) for write in writes])
             for write, made in zip(writes, frames, strict=True):
-                self._join(write, made, submissions)
+                is_answered |= self._join(write, made, submissions)
             # A topic's writes that wait for a sync stand behind those that do not.
             for (shard, durability), submission in sorted(submissions.items(), key=_waits):
                 submit = partial(self._core.submit_to, shard)
                 refused = submission.hand_over(submit, durability)
-                answered.update(submission.writes)
+                handed_over.append(submission)
                 if refused is not None:
+                    is_answered = True
                     self._publisher.failed(*refused)
         except Exception as mistake:
-            left = [write for write in writes if not (write.done or write in answered)]
+            elsewhere = {write for submission in handed_over for write in submission.writes}
+            left = [write for write in writes if not (write.done or write in elsewhere)]
             if not left:
                 raise
+            is_answered = True
             self._publisher.failed(left, mistake_as_answer(mistake))
-        if self._core.on_published is not None and any(write.done for write in writes):
-            self._core.on_published()  # they were answered at once
+        if is_answered and self._core.on_published is not None:
+            self._core.on_published()
 
     def _join(
         self,
         write: Write,
         frames: FramesOfBatch,
         submissions: dict[Address, Submission[Write]],
-    ) -> None:
-        """Put a write into the submission of its shard and class; or make it visible at once, where
-        nothing of it goes into the log."""
+    ) -> bool:
+        """Put a write into the submission of its shard and class; or make it visible and answer it
+        at once, where nothing of it goes into the log: true then."""
         topic = write.topic
         write.buffer, write.offsets, write.lengths, write.flags = frames
         write.tags = write.records.tags
@@ -270,7 +274,7 @@ class Appender:
             is_next = write.first_seq == topic.log.visible_seq + 1
             if not durability.is_logged and topic.creation is None and is_next:
                 self._publisher.published([write])
-                return
+                return True
             if not write.logged:
                 body, count = b"", 0  # only its creation, if anything, goes into the log
         if durability is _FSYNC:
@@ -283,6 +287,7 @@ class Appender:
         if control:
             body = b"".join((*control, body))
         submission.add(write, body, control_frames + count)
+        return False
 
     def _control(self, write: Write) -> tuple[Sequence[bytes], int]:
         """What stands in front of its records in their group, and how many frames these are."""

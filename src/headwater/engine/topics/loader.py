@@ -7,8 +7,9 @@ hundred thousand idle topics start as fast as ten. Loading is file work and may 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import PurePath
+
+import msgspec
 
 from headwater.config.topic import stored_settings
 from headwater.core.arrays import numpy
@@ -126,8 +127,7 @@ def install(topic: Topic, loaded: Loaded, core: EngineCore | None = None) -> Non
     topic.loading = None
 
 
-@dataclass(frozen=True, slots=True)
-class TagRead:
+class TagRead(msgspec.Struct, frozen=True):
     """A stretch of a segment with tagged records, frozen for reading."""
 
     segment: Segment

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -29,8 +28,7 @@ class KeyedPart(NamedTuple):
     records: int
 
 
-@dataclass(slots=True)
-class EncodedRecords:
+class EncodedRecords(msgspec.Struct):
     """One list per field, so that a batch is handled as a batch."""
 
     nodes: list[bytes]

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
+
 from headwater.core import limits
 from headwater.core.driver import HandOver
 from headwater.core.errors import HeadwaterError
@@ -22,8 +24,7 @@ from headwater.engine.topics.operations import (
 from headwater.engine.topics.protocols import ReadSide
 
 
-@dataclass(frozen=True, slots=True)
-class TopicWatch:
+class TopicWatch(msgspec.Struct, frozen=True):
     """How a topic is read that is watched."""
 
     node: tuple[str, ...]

@@ -15,9 +15,10 @@ changes the sum, with certainty and not only with high odds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import IntEnum, IntFlag
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
@@ -67,8 +68,7 @@ SEGMENT_FRAME_BYTES_MIN: Final = _FORM.bytes_min
 segment_frame_size: Final = _FORM.size_at
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentRecord:
+class SegmentRecord(msgspec.Struct, frozen=True):
     """A decoded frame. `offset` and `size` say where it lay in the buffer it came from."""
 
     flags: int

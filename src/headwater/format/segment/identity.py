@@ -16,9 +16,10 @@ Segments that were written before have no salt, and are taken as they are.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from headwater.core.arrays import numpy
 from headwater.format.frame import CHECKSUM_BYTES, LENGTH_BYTES
@@ -118,8 +119,7 @@ TOPICS_MAX: Final = 1 << (64 - _FIRST_BITS)
 """Ids from here on do not fit beside the other half; their segments have no identity."""
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     topic_id: int
     first: int
     """What is left of the first frame's checksum: it binds an index to its data."""

@@ -14,9 +14,10 @@ is done record by record is slicing and hashing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import FormatError
@@ -61,8 +62,7 @@ _COPY_BYTES_MAX: Final = 1_000
 _NOT_DEAD_FLAGS: Final = 0xFF & ~int(IndexFlag.DELETED | IndexFlag.LOST)
 
 
-@dataclass(frozen=True, slots=True)
-class WalSlice:
+class WalSlice(msgspec.Struct, frozen=True):
     """WAL bytes and where the wanted Append frames begin in them, in seq order.
 
     For a dead record the offset is not read; its frame need not be there.
@@ -72,8 +72,7 @@ class WalSlice:
     offsets: Integers
 
 
-@dataclass(frozen=True, slots=True)
-class _Columns:
+class _Columns(msgspec.Struct, frozen=True):
     """What is known of each record before the bytes are put together."""
 
     sizes: Integers

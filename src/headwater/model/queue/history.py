@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import NamedTuple
+
+import msgspec
 
 from headwater.core.units import US_PER_MS
 from headwater.format.control_frames import (
@@ -55,16 +56,15 @@ class _Outlook(NamedTuple):
     scheduled: list[int]
 
 
-@dataclass(slots=True)
-class LeaseHistory:
+class LeaseHistory(msgspec.Struct):
     seen_lease_id: int = 0
     """Claims up to this number are in the snapshot already, with all that became of them."""
     next_lease_id: int = 1
     dead_lettered: int = 0
-    leases: dict[int, _LeaseTerms] = field(default_factory=dict)
-    returned: dict[int, int] = field(default_factory=dict)
-    delays: dict[int, DelayMeta] = field(default_factory=dict)
-    scheduled: dict[int, int] = field(default_factory=dict)
+    leases: dict[int, _LeaseTerms] = msgspec.field(default_factory=dict)
+    returned: dict[int, int] = msgspec.field(default_factory=dict)
+    delays: dict[int, DelayMeta] = msgspec.field(default_factory=dict)
+    scheduled: dict[int, int] = msgspec.field(default_factory=dict)
     ceiling: int = 0
     """Numbers up to here may have been used by claims that are in no log."""
     _outlook: _Outlook | None = None

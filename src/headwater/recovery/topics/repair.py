@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import PurePath
+
+import msgspec
 
 from headwater.config.wal import WalSettings
 from headwater.core.clock import Clock
@@ -46,8 +47,7 @@ from headwater.wal.ticket import Listener, resolve_quietly
 LogIdSource = Callable[[], int]
 
 
-@dataclass(frozen=True, slots=True)
-class RecoveredWal:
+class RecoveredWal(msgspec.Struct, frozen=True):
     directories: list[PurePath]
     """One per shard that will be written to, in order."""
     positions: list[LogPosition]
@@ -141,8 +141,7 @@ def claim_directory(disk: Disk, directory: PurePath) -> DirectoryLock:
         return disk.lock_directory(directory)
 
 
-@dataclass(slots=True)
-class OpenWal:
+class OpenWal(msgspec.Struct):
     """A recovered, locked log. Replay first, then `start`, then submit."""
 
     disk: Disk

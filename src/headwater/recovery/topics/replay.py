@@ -14,10 +14,11 @@ import heapq
 import itertools
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import PurePath
 from typing import Any, Final
+
+import msgspec
 
 from headwater.core.arrays import NDArray, numpy
 from headwater.core.errors import DamageError, FormatError
@@ -34,8 +35,7 @@ from headwater.format.table import FrameTable, read_table
 from headwater.recovery.topics.survey import ShardSurvey, read_log_file
 
 
-@dataclass(frozen=True, slots=True)
-class FrameGroup:
+class FrameGroup(msgspec.Struct, frozen=True):
     """The frames of one commit, as a stretch of a buffer whose hash the survey checked."""
 
     path: PurePath
@@ -112,8 +112,7 @@ def entries_in_log(
     return entries
 
 
-@dataclass(frozen=True, slots=True)
-class RecordRows:
+class RecordRows(msgspec.Struct, frozen=True):
     """Records of one topic, in seq order, as they lie in one log file."""
 
     topic_id: int
@@ -220,7 +219,7 @@ def _numbers(table: FrameTable, groups: list[FrameGroup]) -> NDArray[numpy.int64
 
 
 def _rows(table: FrameTable, chosen: Any) -> FrameTable:
-    names = [name for name in FrameTable.__slots__ if name != "first_rows"]
+    names = [name for name in FrameTable.__struct_fields__ if name != "first_rows"]
     columns = {name: getattr(table, name)[chosen] for name in names}
     return FrameTable(**columns, first_rows=numpy.array([0], numpy.int64))
 

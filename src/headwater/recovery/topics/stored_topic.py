@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+
 from headwater.config.topic import TopicSettings
 from headwater.core.arrays import numpy
 from headwater.format.control_frames import CheckpointEntry
@@ -72,8 +74,7 @@ class StoredTopic(Floors):
         )
 
 
-@dataclass(frozen=True, slots=True)
-class StoredLog:
+class StoredLog(msgspec.Struct, frozen=True):
     log: TopicLog
     segments: list[Segment]
     has_tags: bool

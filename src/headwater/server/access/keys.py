@@ -12,9 +12,10 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Flag, auto
 from typing import Final
+
+import msgspec
 
 from headwater.core.errors import HeadwaterError, RequestError
 from headwater.core.limits import INTEGER_MAX
@@ -57,8 +58,7 @@ _LACKS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ApiKey:
+class ApiKey(msgspec.Struct, frozen=True):
     digest: bytes
     scopes: Scope
     prefixes: tuple[str, ...]

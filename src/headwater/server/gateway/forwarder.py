@@ -25,7 +25,7 @@ from headwater.server.http.exchange import Exchange, HttpCaller
 from headwater.server.http.route_table import Route
 from headwater.server.http.write_batcher import WriteBatcher
 from headwater.wire.channel import ChannelFlag, ChannelKind
-from headwater.wire.http_errors import HttpError
+from headwater.wire.http_errors import HttpError, no_answer
 from headwater.wire.page import read_page
 
 WAIT_US: Final = 2 * US_PER_S
@@ -94,7 +94,9 @@ class Forwarder:
         """Those that have waited long enough."""
         while self._waiting and now_us - self._waiting[0][0].exchange.started_us >= WAIT_US:
             request, _ = self._waiting.popleft()
-            request.refuse("the server starts again; try again soon")
+            request.fail(
+                HttpError("not_ready", "the server starts again; try again soon", headers=_RETRY)
+            )
 
 
 class GatewayDispatcher(Dispatcher):
@@ -200,16 +202,13 @@ class ForwardedRequest:
         if self.exchange.streaming:
             self.connection.close()
         else:
-            self.refuse(
-                "the server stopped before it answered and starts again; this request may have "
-                "been done or not"
-            )
+            self.fail(no_answer())
 
-    def refuse(self, message: str) -> None:
+    def fail(self, error: HttpError) -> None:
         if self.connection.upgraded is not None:
             self.connection.upgraded = None
             self.exchange.keep_alive = False
-        self.exchange.fail(HttpError("not_ready", message, headers=_RETRY))
+        self.exchange.fail(error)
 
 
 class UpgradedInput(asyncio.Protocol):

@@ -21,7 +21,7 @@ SEQUENCER: Final = -1
 CALM_US: Final = 10 * US_PER_S
 """A child that lived so long starts again at once when it dies."""
 BACKOFF_US: Final = 100 * US_PER_MS
-BACKOFF_MAX_US: Final = 5 * US_PER_S
+BACKOFF_MAX_US: Final = US_PER_S
 GRACE_US: Final = 3 * US_PER_S
 """What gateways may take to end behind the sequencer; then they are killed."""
 _SIGNALLED: Final = 128

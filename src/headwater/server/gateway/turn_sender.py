@@ -20,7 +20,7 @@ from headwater.server.failures import unforeseen
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.write_batcher import ExchangeGroup, WriteReplies
 from headwater.wire.channel import ChannelError, ChannelKind
-from headwater.wire.http_errors import HttpError
+from headwater.wire.http_errors import HttpError, no_answer
 from headwater.wire.turns import Failure, GroupIn, GroupOutcome, decode_reply, encode_turn
 
 ALONE_US: Final = 200 * US_PER_MS
@@ -123,7 +123,7 @@ class TurnSender:
         self.channel = None
         unanswered, self._sent = list(self._sent.values()), {}
         for group in unanswered:
-            group.failed(_unknown())
+            group.failed(no_answer())
 
     def _note(self, mistake: Exception) -> None:
         unforeseen(self._log, "answers to writes could not be sent as they should", mistake)
@@ -139,11 +139,3 @@ class TurnSender:
 
 def _error_of(failure: Failure) -> HeadwaterError:
     return HttpError(failure.code, failure.message, detail=failure.detail, headers=failure.headers)
-
-
-def _unknown() -> HeadwaterError:
-    return HttpError(
-        "not_ready",
-        "the sequencer ended before it answered; whether this was written is not known",
-        headers={"retry-after": "1"},
-    )

@@ -124,19 +124,10 @@ class Uplink:
     def _take_hello(self, _stream: int, _flags: int, payload: bytes) -> None:
         read_hello(payload)
         assert self._channel is not None, "it said so"
-        self._channel.register(
-            {
-                ChannelKind.ANSWER: self._take_answer,
-                ChannelKind.PAGE: self._take_page,
-                ChannelKind.BEGIN: self._take_begin,
-                ChannelKind.DATA: self._take_data,
-                ChannelKind.READING: self._take_reading,
-                ChannelKind.BUFFER: self._take_buffer,
-                ChannelKind.FINISH: self._take_finish,
-                ChannelKind.CLOSE: self._take_close,
-                ChannelKind.ABORT: self._take_abort,
-            }
-        )
+        for deals, ends in ((_GOING_ON, False), (_ENDING, True)):
+            self._channel.register(
+                {kind: self._handler(deal, ends=ends) for kind, deal in deals.items()}
+            )
         self._channel.register(self._handlers)
         self.is_up = True
         self._on_change()
@@ -245,46 +236,43 @@ class Uplink:
 
     # -- in
 
-    def _take_answer(self, stream: int, flags: int, payload: bytes) -> None:
-        forwarded = self._streams.pop(stream, None)
-        if forwarded is not None:  # else the client is gone
-            forwarded.answer(payload, closes=bool(flags & _CLOSE))
+    def _handler(self, deal: Deal, *, ends: bool) -> FrameHandler:
+        """For frames of one kind, about streams that may be gone by now. A mistake of ours costs
+        one client its connection, and not all others theirs."""
 
-    def _take_page(self, stream: int, flags: int, payload: bytes) -> None:
-        forwarded = self._streams.pop(stream, None)
-        if forwarded is not None:
-            forwarded.page(payload, closes=bool(flags & _CLOSE))
+        def handle(stream: int, flags: int, payload: bytes) -> None:
+            forwarded = self._streams.pop(stream, None) if ends else self._streams.get(stream)
+            if forwarded is None:
+                return
+            try:
+                deal(forwarded, flags, payload)
+            except Exception:
+                self._log.exception("a connection broke")
+                self.gone(stream)
+                forwarded.end(ChannelKind.ABORT)
 
-    def _take_begin(self, stream: int, flags: int, payload: bytes) -> None:
-        forwarded = self._streams.get(stream)
-        if forwarded is not None:
-            forwarded.begin(payload, is_upgraded=bool(flags & _UPGRADE))
+        return handle
 
-    def _take_data(self, stream: int, _flags: int, payload: bytes) -> None:
-        forwarded = self._streams.get(stream)
-        if forwarded is not None:
-            forwarded.send(payload)
 
-    def _take_reading(self, stream: int, flags: int, _payload: bytes) -> None:
-        forwarded = self._streams.get(stream)
-        if forwarded is not None:
-            forwarded.hold_back(not flags & _ON)
-
-    def _take_buffer(self, stream: int, _flags: int, payload: bytes) -> None:
-        forwarded = self._streams.get(stream)
-        if forwarded is not None:
-            forwarded.limit_buffer(BUFFER.packer.unpack_from(payload)[0])
-
-    def _take_finish(self, stream: int, _flags: int, _payload: bytes) -> None:
-        self._end(stream, ChannelKind.FINISH)
-
-    def _take_close(self, stream: int, _flags: int, _payload: bytes) -> None:
-        self._end(stream, ChannelKind.CLOSE)
-
-    def _take_abort(self, stream: int, _flags: int, _payload: bytes) -> None:
-        self._end(stream, ChannelKind.ABORT)
-
-    def _end(self, stream: int, how: ChannelKind) -> None:
-        forwarded = self._streams.pop(stream, None)
-        if forwarded is not None:
-            forwarded.end(how)
+Deal = Callable[[ForwardedStream, int, bytes], None]
+"""What is done with a frame: the stream, the flags, the payload."""
+_GOING_ON: Final[Mapping[ChannelKind, Deal]] = {
+    ChannelKind.BEGIN: lambda stream, flags, head: stream.begin(
+        head, is_upgraded=bool(flags & _UPGRADE)
+    ),
+    ChannelKind.DATA: lambda stream, _flags, data: stream.send(data),
+    ChannelKind.READING: lambda stream, flags, _nothing: stream.hold_back(not flags & _ON),
+    ChannelKind.BUFFER: lambda stream, _flags, size: stream.limit_buffer(
+        BUFFER.packer.unpack_from(size)[0]
+    ),
+}
+_ENDING: Final[Mapping[ChannelKind, Deal]] = {
+    ChannelKind.ANSWER: lambda stream, flags, answer: stream.answer(
+        answer, closes=bool(flags & _CLOSE)
+    ),
+    ChannelKind.PAGE: lambda stream, flags, page: stream.page(page, closes=bool(flags & _CLOSE)),
+    ChannelKind.FINISH: lambda stream, *_: stream.end(ChannelKind.FINISH),
+    ChannelKind.CLOSE: lambda stream, *_: stream.end(ChannelKind.CLOSE),
+    ChannelKind.ABORT: lambda stream, *_: stream.end(ChannelKind.ABORT),
+}
+"""Those that end their stream."""

@@ -7,7 +7,8 @@ what writes waited for, where that was long.
 
 Four watches turn states into log lines, each change once: a round of maintenance failed; a log is
 full, poisoned or takes writes again; records cannot be read, by topic and file; entering and
-leaving the rungs of the governor (`watches`). `damage` has the same for answers and metrics.
+leaving the rungs of the governor (`watches`). `reports` has the records that cannot be read for
+answers and metrics, beside who holds old parts of a log and the gaps that consumers got.
 `App.check_deadlines` runs the first three every half second; the governor has its own timer of 100
 ms, which also resumes delivery.
 
@@ -15,8 +16,6 @@ ms, which also resumes delivery.
 topics, so many of them a sample.
 
 `garbage` says when Python looks for garbage among what has lived long: when no request waits.
-
-`retention` lists who holds old parts of a log, and the gaps that consumers got.
 
 A probe needs no key and therefore shows no names of topics or receivers; a key with prefixes sees
 its own part. The paths of files are for admins. All of it runs on the loop thread and reads state

@@ -12,9 +12,8 @@ from headwater.core.version import __version__
 from headwater.server.access.access import Access
 from headwater.server.access.keys import ANONYMOUS, ApiKey, Scope
 from headwater.server.backend import Backend
-from headwater.server.health.damage import damage_seen, ledgers_of, parts_seen
 from headwater.server.health.overview import Overview
-from headwater.server.health.retention import gaps_in_brief
+from headwater.server.health.reports import damage_seen, gaps_in_brief, ledgers_of, parts_seen
 from headwater.server.health.status import status
 from headwater.server.health.watches import poison_of, state_of
 from headwater.server.http.exchange import Exchange

@@ -12,9 +12,8 @@ from headwater.engine.metrics import COUNTERS
 from headwater.engine.pressure import PressureControl
 from headwater.model.pressure import Rung
 from headwater.server.gateway_slots import GatewayFigures
-from headwater.server.health.damage import damage_seen, parts_seen
 from headwater.server.health.overview import Overview
-from headwater.server.health.retention import gaps_seen, holds_seen
+from headwater.server.health.reports import damage_seen, gaps_seen, holds_seen, parts_seen
 from headwater.server.health.watches import rung_meaning, shards_of, state_of
 from headwater.server.http.exchange import Exchange
 from headwater.server.http.topic_handlers import answer

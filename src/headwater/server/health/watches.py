@@ -20,7 +20,7 @@ from headwater.engine.state.damage import DamagedRange
 from headwater.model.pressure import SAMPLE_US, Rung, RungChange
 from headwater.observe.logs import Logger
 from headwater.server.backend import Backend
-from headwater.server.health.damage import ledgers_of
+from headwater.server.health.reports import ledgers_of
 from headwater.server.streams.delivery import Delivery
 from headwater.wal.committer import LogState
 from headwater.wal.shard import Shard

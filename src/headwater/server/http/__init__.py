@@ -17,7 +17,9 @@ bodies, errors. `server.routes` joins it to those of the other packages; the Ope
 Handlers are plain functions of a service and the exchange; most services are the `Backend`, and the
 route names the others. `operation.HttpOperation` carries an operation of the engine to its answer.
 Those of writes and reads take the short ways: `write_batcher` makes one append of the single writes
-that one turn of the loop read (decision 0022), and prints and sends their answers together,
+that one turn of the loop read (decision 0022), and prints and sends their answers together;
+`turn_writer` fills the turn with groups of this process or, through `turn_receiver`, of many
+gateways (decision 0044),
 `write_handler` does one write by itself, `read_handlers` joins an answer from stored
 bytes (`json_rows`, which also prints the jobs of a claim). The others (`topic_handlers`,
 `queue_handlers`, `router_handlers`) begin an operation of the engine.

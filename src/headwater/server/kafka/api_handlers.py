@@ -22,8 +22,7 @@ from headwater.server.kafka import (
 )
 from headwater.server.kafka.endpoint import Call, KafkaEndpoint
 from headwater.server.kafka.refusals import code_of
-from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 
 Handler = Callable[[KafkaEndpoint, Call], None]
 

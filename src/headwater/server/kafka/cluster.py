@@ -16,10 +16,9 @@ from headwater.engine.kafka.topics import check_topic_name
 from headwater.server.access.keys import Scope
 from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import code_of, code_of_absent
-from headwater.wire.kafka.apis import ADVERTISED, ApiKey
+from headwater.wire.kafka.apis import ADVERTISED, ApiKey, ErrorCode
 from headwater.wire.kafka.codec import encode_row
 from headwater.wire.kafka.encoding import text_bytes
-from headwater.wire.kafka.error_codes import ErrorCode
 from headwater.wire.kafka.messages import MESSAGES
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs, known_c
 from headwater.server.kafka.cluster import NODE_ID
 from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import KafkaRequestError, code_of, code_of_absent
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.owner import Pending

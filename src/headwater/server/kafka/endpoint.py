@@ -22,10 +22,9 @@ from headwater.server.connection import Awaits, Ports
 from headwater.server.failures import unforeseen
 from headwater.server.kafka.refusals import code_of, refusal
 from headwater.server.kafka.users import ANYONE, Principal, SignIn, Users
-from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 from headwater.wire.kafka.codec import response_frame
 from headwater.wire.kafka.encoding import Chunk
-from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.core.durability import Durability

@@ -16,7 +16,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.core.units import MIB
 from headwater.format.kafka.batch import COUNT_AT
 from headwater.server.kafka.refusals import code_of, code_of_absent
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.partition import BatchPartition, BatchPlan

@@ -9,7 +9,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.group_state import Committed
 from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import code_of
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.owner import Pending

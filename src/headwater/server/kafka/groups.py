@@ -21,7 +21,7 @@ from headwater.model.kafka_group import (
 )
 from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import code_of, code_of_refusal
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.owner import Pending

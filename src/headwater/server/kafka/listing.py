@@ -17,7 +17,7 @@ from headwater.server.http.topic_handlers import answer, list_cursor, number
 from headwater.server.kafka.group_offsets import committed_of
 from headwater.server.kafka.listener import KafkaListener, KafkaListing
 from headwater.wire.http_errors import HttpError
-from headwater.wire.kafka_answers import KafkaGroupList, KafkaTopicList
+from headwater.wire.status_answers import KafkaGroupList, KafkaTopicList
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.coordinator import GroupListing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from headwater.core.errors import HeadwaterError
 from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import code_of, code_of_absent
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from headwater.wire.kafka.fields import NEWEST
 
 if TYPE_CHECKING:

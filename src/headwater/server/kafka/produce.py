@@ -10,7 +10,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.format.kafka.batch import check_batch, split_batches
 from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import code_of, code_of_absent, throttle_of
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.joined_store import JoinedStore

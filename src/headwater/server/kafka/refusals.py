@@ -41,8 +41,7 @@ from headwater.engine.kafka.errors import (
 )
 from headwater.format.kafka.batch import BatchError, CodecError, CrcError, MagicError
 from headwater.model.kafka_group import Refusal
-from headwater.wire.kafka.apis import ApiKey
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.joined_store import JoinedStore

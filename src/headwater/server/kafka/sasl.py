@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from headwater.server.kafka.users import Principal, ScramError, ScramExchange, SignIn, Users
 from headwater.wire.http_errors import HttpError
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.server.kafka.endpoint import Call, KafkaEndpoint

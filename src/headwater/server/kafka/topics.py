@@ -13,9 +13,8 @@ from headwater.server.kafka.cluster import NO_TOPIC_ID, NODE_ID, find_topic
 from headwater.server.kafka.configs import DEFAULT, SET_ON_TOPIC
 from headwater.server.kafka.endpoint import WaitGroup
 from headwater.server.kafka.refusals import KafkaRequestError, code_of, code_of_absent
-from headwater.wire.kafka.apis import ApiKey
+from headwater.wire.kafka.apis import ApiKey, ErrorCode
 from headwater.wire.kafka.codec import encode_row
-from headwater.wire.kafka.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from headwater.engine.kafka.partition import KafkaTopic

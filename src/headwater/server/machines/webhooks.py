@@ -20,7 +20,6 @@ import asyncio
 import hashlib
 import hmac
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -54,8 +53,7 @@ GONE: Final = 410
 """A receiver's way of saying that it wants no more."""
 
 
-@dataclass(frozen=True, slots=True)
-class Webhook:
+class Webhook(msgspec.Struct, frozen=True):
     url: str
     machine: str | None
     """None for all of them."""
@@ -87,8 +85,7 @@ def signature(secret: str, timestamp_ms: int, body: bytes) -> str:
     return "v1=" + hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class Notification:
+class Notification(msgspec.Struct, frozen=True):
     """Something to deliver: where to go on behind it, and its JSON."""
 
     next_offset: int

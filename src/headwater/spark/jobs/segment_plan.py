@@ -319,8 +319,6 @@ class Written:
     records: int
     """Live ones that came from the log."""
     dead: int
-    taken_over: int
-    """Records of a segment that was there already."""
     data_bytes: int
     skipped: bool
     """It was there, as it should be."""
@@ -467,13 +465,5 @@ def _point(disk: Disk, directory: PurePath, item: SegmentItem) -> Written:
 
 def _written_of(item: SegmentItem, data_bytes: int, skipped: bool) -> Written:
     dead = int(is_dead(item.entries).sum())
-    base = 0 if item.base is None else item.base.segment.count
-    return Written(
-        item.topic_id,
-        item.first_seq,
-        len(item.entries) - dead,
-        dead,
-        base,
-        data_bytes,
-        skipped,
-    )
+    live = len(item.entries) - dead
+    return Written(item.topic_id, item.first_seq, live, dead, data_bytes, skipped)

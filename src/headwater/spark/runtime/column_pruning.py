@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from headwater.spark.runtime.java_classes import add_optimizer_rule, changed
+from headwater.spark.runtime.java_classes import COPIES, add_optimizer_rule, changed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 NAME: Final = "only used columns"
 _RULE: Final = "HeadwaterNarrowScans"
 
-_JAVA: Final = """\
+_JAVA: Final = (
+    """\
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.util.ArrayList;
@@ -133,32 +134,14 @@ public class HeadwaterNarrowScans extends scala.runtime.AbstractFunction1 {
         fields[place] = table.schema().fields()[column];
         output = (Seq) output.prepended(relation.output().apply(column));
       }
-      PythonDataSourceV2 alone = new PythonDataSourceV2();
-      alone.setShortName(table.name());
-      Field owner = PythonTable.class.getDeclaredField("ds");
-      Field source = PythonDataSourceV2.class.getDeclaredField("dataSourceInPython");
-      owner.setAccessible(true);
-      source.setAccessible(true);
-      source.set(alone, source.get(owner.get(table)));
-      PythonTable smaller = new PythonTable(alone, table.name(), new StructType(fields));
-      Method[] methods = relation.getClass().getMethods();
-      for (int i = 0; i < methods.length; i++) {
-        if (methods[i].getName().equals("copy")) {
-          Object[] values = new Object[methods[i].getParameterTypes().length];
-          values[0] = smaller;
-          values[1] = output;
-          for (int j = 2; j < values.length; j++) {
-            Method given = relation.getClass().getMethod("copy$default$" + (j + 1), new Class[0]);
-            values[j] = given.invoke(relation, new Object[0]);
-          }
-          return (LogicalPlan) methods[i].invoke(relation, values);
-        }
-      }
-      throw new NoSuchMethodException("copy");
+      PythonTable smaller = HeadwaterCopies.alone(table, new StructType(fields));
+      return (LogicalPlan) HeadwaterCopies.with(relation, new Object[] {smaller, output});
     }
   }
 }
 """
+    + COPIES
+)
 
 
 def read_narrowly(spark: SparkSession) -> bool:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from headwater.spark.runtime.java_classes import add_optimizer_rule, changed
+from headwater.spark.runtime.java_classes import COPIES, add_optimizer_rule, changed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,7 +25,8 @@ _RULE: Final = "HeadwaterScansApart"
 _KEPT_WITH_THE_TABLE: Final = "setReadInfo"
 _SCAN_SOURCE: Final = "org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2"
 
-_JAVA: Final = """\
+_JAVA: Final = (
+    """\
 import java.lang.reflect.Field;
 import java.lang.reflect.Method;
 import java.util.Map;
@@ -34,6 +35,7 @@ import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonDataSourceV2;
 import org.apache.spark.sql.execution.datasources.v2.python.PythonTable;
+import org.apache.spark.sql.types.StructType;
 
 public class HeadwaterScansApart extends scala.runtime.AbstractFunction1 {
   final Map own = java.util.Collections.synchronizedMap(new java.util.WeakHashMap());
@@ -75,41 +77,15 @@ public class HeadwaterScansApart extends scala.runtime.AbstractFunction1 {
 
     private Object separate(DataSourceV2Relation relation) throws Exception {
       PythonTable table = (PythonTable) relation.table();
-      PythonDataSourceV2 shared = (PythonDataSourceV2) read(table, "ds");
-      PythonDataSourceV2 alone = new PythonDataSourceV2();
-      alone.setShortName(table.name());
-      write(alone, "dataSourceInPython", read(shared, "dataSourceInPython"));
-      PythonTable copy = new PythonTable(alone, table.name(), table.schema());
+      PythonTable copy = HeadwaterCopies.alone(table, table.schema());
       own.put(copy, Boolean.TRUE);
-      Method[] methods = relation.getClass().getMethods();
-      for (int i = 0; i < methods.length; i++) {
-        if (methods[i].getName().equals("copy")) {
-          Object[] values = new Object[methods[i].getParameterTypes().length];
-          values[0] = copy;
-          for (int j = 1; j < values.length; j++) {
-            Method given = relation.getClass().getMethod("copy$default$" + (j + 1), new Class[0]);
-            values[j] = given.invoke(relation, new Object[0]);
-          }
-          return methods[i].invoke(relation, values);
-        }
-      }
-      throw new NoSuchMethodException("copy");
-    }
-
-    private static Object read(Object owner, String name) throws Exception {
-      Field field = owner.getClass().getDeclaredField(name);
-      field.setAccessible(true);
-      return field.get(owner);
-    }
-
-    private static void write(Object owner, String name, Object value) throws Exception {
-      Field field = owner.getClass().getDeclaredField(name);
-      field.setAccessible(true);
-      field.set(owner, value);
+      return HeadwaterCopies.with(relation, new Object[] {copy});
     }
   }
 }
 """
+    + COPIES
+)
 
 
 def pushes_safely(spark: SparkSession) -> bool:

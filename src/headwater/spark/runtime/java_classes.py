@@ -10,6 +10,40 @@ import logging
 from collections.abc import Callable
 from typing import Any, Final
 
+COPIES: Final = """
+class HeadwaterCopies {
+  // The same source in a table of its own, with these columns: a table keeps the plan of its scans.
+  static PythonTable alone(PythonTable table, StructType schema) throws Exception {
+    PythonDataSourceV2 alone = new PythonDataSourceV2();
+    alone.setShortName(table.name());
+    Field owner = PythonTable.class.getDeclaredField("ds");
+    Field source = PythonDataSourceV2.class.getDeclaredField("dataSourceInPython");
+    owner.setAccessible(true);
+    source.setAccessible(true);
+    source.set(alone, source.get(owner.get(table)));
+    return new PythonTable(alone, table.name(), schema);
+  }
+
+  // The relation with these in place of its first values.
+  static Object with(DataSourceV2Relation relation, Object[] first) throws Exception {
+    Method[] methods = relation.getClass().getMethods();
+    for (int i = 0; i < methods.length; i++) {
+      if (methods[i].getName().equals("copy")) {
+        Object[] values = new Object[methods[i].getParameterTypes().length];
+        for (int j = 0; j < values.length; j++) {
+          values[j] = j < first.length ? first[j]
+            : relation.getClass().getMethod("copy$default$" + (j + 1), new Class[0])
+                .invoke(relation, new Object[0]);
+        }
+        return methods[i].invoke(relation, values);
+      }
+    }
+    throw new NoSuchMethodException("copy");
+  }
+}
+"""
+"""Java for classes that give a scan another table; behind their own, with the imports of both."""
+
 _LOG: Final = logging.getLogger(__name__)
 _logged: set[str] = set()
 

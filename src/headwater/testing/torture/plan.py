@@ -133,4 +133,5 @@ def choose_settings(random: Random) -> tuple[tuple[str, ...], dict[str, str]]:
     }
     environment[server_process.ENGINE] = json.dumps(engine)
     environment[server_process.KAFKA] = json.dumps(kafka)
-    return ("--wal-shards", str(random.choice((1, 1, 2, 3, 4)))), environment
+    shards, workers = random.choice((1, 1, 2, 3, 4)), random.choice((0, 0, 1, 2))
+    return ("--wal-shards", str(shards), "--workers", str(workers)), environment

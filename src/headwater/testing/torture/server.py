@@ -12,6 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from headwater.testing.torture import server_process
@@ -45,6 +46,8 @@ class ServerUnderTest:
         self._shift_file = work / "clock-shift"
         self.shift_clock(0)
         self._process: subprocess.Popen[bytes] | None = None
+        self._alive = -1
+        """The read end of a pipe that all processes of the server have: it ends with the last."""
         self.shift_max_ms = 0
         self.starts = 0
 
@@ -68,7 +71,8 @@ class ServerUnderTest:
         words += ["--rcpx-port", str(self.rcpx_port), "--port-file", str(self._port_file)]
         words += ["--data-dir", str(data), *flags]
         self.starts += 1
-        with open(self.log, "ab") as log:
+        self._alive, has_alive = os.pipe()
+        with open(self.log, "ab") as log, open(has_alive, "wb"):
             log.write(f"--- start {self.starts}: {' '.join(words[4:])}\n".encode())
             self._process = subprocess.Popen(
                 words,
@@ -76,6 +80,8 @@ class ServerUnderTest:
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,
                 env={**kept, **environment, server_process.SHIFT_FILE: str(self._shift_file)},
+                pass_fds=(has_alive,),
+                start_new_session=True,
             )
 
     def wait_until_ready(self) -> float:
@@ -99,8 +105,7 @@ class ServerUnderTest:
             return
         if process.poll() is not None:
             raise ServerFailedError(f"the server ended by itself, exit code {process.returncode}")
-        process.send_signal(signal.SIGKILL)
-        process.wait(STOP_TIMEOUT_S)
+        self._end(process)
 
     def stop(self) -> None:
         process, self._process = self._process, None
@@ -110,9 +115,9 @@ class ServerUnderTest:
         try:
             code = process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            self._end(process)
             raise ServerFailedError(f"SIGTERM was not obeyed in {STOP_TIMEOUT_S:.0f} s") from None
+        self._wait_for_all()
         if code != 0:
             raise ServerFailedError(f"a polite stop ended with exit code {code}")
 
@@ -120,18 +125,28 @@ class ServerUnderTest:
         """At the end of everything, whatever state it is in."""
         process, self._process = self._process, None
         if process is not None and process.poll() is None:
-            process.kill()
-            process.wait()
+            self._end(process)
+
+    def _end(self, process: subprocess.Popen[bytes]) -> None:
+        """With workers it is several processes, and the last to go has the directory's lock."""
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(STOP_TIMEOUT_S)
+        self._wait_for_all()
+
+    def _wait_for_all(self) -> None:
+        alive, self._alive = self._alive, -1
+        with open(alive, "rb") as pipe:
+            pipe.read()
 
     def pause(self, seconds: float, until: threading.Event) -> None:
         """Neither dead nor alive for a while."""
         process = self._process
         if process is None:
             return
-        # Harmless for one that has ended meanwhile: Popen knows that it has.
-        process.send_signal(signal.SIGSTOP)
-        until.wait(seconds)
-        process.send_signal(signal.SIGCONT)
+        for number, wait_s in ((signal.SIGSTOP, seconds), (signal.SIGCONT, 0.0)):
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, number)
+            until.wait(wait_s)
 
     def last_lines(self, count: int) -> list[str]:
         if not self.log.exists():

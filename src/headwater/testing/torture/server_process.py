@@ -48,12 +48,13 @@ def take_thresholds(engine: Mapping[str, Any], kafka: Mapping[str, Any]) -> None
     from headwater.config.kafka import KafkaSettings
     from headwater.server.server import Server
 
-    def begin_server(directory: str, settings: Any, engine_settings: Any) -> Server:
+    def begin_server(directory: str, settings: Any, engine_settings: Any, **others: Any) -> Server:
         return Server(
             directory,
             settings,
             replace(engine_settings, **engine),
             kafka_settings=partial(KafkaSettings, **kafka)(),
+            **others,
         )
 
     vars(server_run)["Server"] = begin_server

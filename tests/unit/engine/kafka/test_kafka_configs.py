@@ -7,7 +7,7 @@ import pytest
 from headwater.core.errors import HeadwaterError
 from headwater.engine.kafka.configs import TOPIC_CONFIGS, check_configs, config_number
 from headwater.server.kafka.refusals import code_of
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 
 TAKEN = {
     "delete.retention.ms": "1",

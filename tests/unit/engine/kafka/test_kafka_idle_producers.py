@@ -26,7 +26,7 @@ from headwater.format.kafka.checkpoint import (
 from headwater.format.kafka.names import CHECKPOINT_NAME
 from headwater.format.kafka.records import BatchProducer
 from headwater.server.kafka.refusals import code_of
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.rig.kafka import KAFKA, LARGE_KAFKA, KafkaLife, batch_of
 from tests.rig.kafka_restarts import RESTARTS, Restart, kill
 

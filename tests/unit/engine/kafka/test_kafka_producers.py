@@ -17,7 +17,7 @@ from headwater.format.kafka.events import TopicMadeEvent
 from headwater.format.kafka.records import BatchProducer
 from headwater.server.kafka.refusals import code_of
 from headwater.testing import FakeDisk
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.rig.kafka import KafkaLife, batch_of
 from tests.rig.kafka_restarts import RESTARTS, Restart
 

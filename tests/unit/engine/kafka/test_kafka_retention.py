@@ -9,7 +9,7 @@ import pytest
 from headwater.core.errors import HeadwaterError
 from headwater.server.kafka.refusals import code_of
 from headwater.testing import FakeDisk
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.rig.kafka import KAFKA, NOW_MS, SMALL_KAFKA, KafkaLife, batch_of
 
 UNCACHED = replace(SMALL_KAFKA, cache_bytes=0)

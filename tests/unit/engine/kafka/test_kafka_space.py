@@ -16,7 +16,7 @@ from headwater.server.kafka.refusals import code_of
 from headwater.store.kafka.files import KafkaSegmentFiles
 from headwater.testing import FakeDisk
 from headwater.testing.fault_disk import Fault, FaultDisk, Verb
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.rig.kafka import KAFKA, SMALL_KAFKA, KafkaLife, batch_of
 
 UNCACHED = replace(SMALL_KAFKA, cache_bytes=0)

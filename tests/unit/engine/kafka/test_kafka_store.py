@@ -8,7 +8,7 @@ from headwater.core.errors import HeadwaterError
 from headwater.format.kafka.batch import read_header
 from headwater.server.kafka.refusals import code_of
 from headwater.testing import FakeDisk
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.rig.kafka import LARGE_KAFKA, SMALL_KAFKA, KafkaLife, batch_of
 
 

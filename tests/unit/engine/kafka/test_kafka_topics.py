@@ -12,7 +12,7 @@ from headwater.engine.kafka.errors import TopicExistsError
 from headwater.format.kafka.entry import topic_hash
 from headwater.server.kafka.refusals import code_of
 from headwater.testing import FakeDisk
-from headwater.wire.kafka.error_codes import ErrorCode
+from headwater.wire.kafka.apis import ErrorCode
 from tests.rig.kafka import SMALL_KAFKA, KafkaLife, batch_of
 
 
