@@ -135,14 +135,14 @@ class Circle:
 
 
 def test_a_running_server_finds_garbage_and_leaves_the_collector_as_it_was(tmp_path: Path) -> None:
-    before = gc.isenabled(), len(gc.callbacks), gc.get_freeze_count()
+    callbacks = len(gc.callbacks)
     gone: list[bool] = []
     with running(tmp_path) as server:
         assert not gc.isenabled()
         assert gc.get_freeze_count() > 0
-        assert len(gc.callbacks) == before[1] + 1
+        assert len(gc.callbacks) == callbacks + 1
         with server.talk() as http:
             server.inside(partial(Circle, gone))
             http.write("busy", 1)
             eventually(lambda: gone)
-    assert (gc.isenabled(), len(gc.callbacks), gc.get_freeze_count()) == before
+    assert (gc.isenabled(), len(gc.callbacks), gc.get_freeze_count()) == (True, callbacks, 0)
