@@ -8,6 +8,7 @@ from headwater.cli.server_run import run_on_loop, run_server, settle_memory
 from headwater.config.loading import Settings
 from headwater.core.clock import SystemClock
 from headwater.observe.logs import Logger
+from headwater.server.access.access import Access
 from headwater.server.gateway.gateway import Gateway, GatewayPlan
 from headwater.server.gateway.inheritance import Inheritance, inherit
 from headwater.server.gateway.processes import ForkedProcesses
@@ -23,6 +24,7 @@ def run_with_workers(settings: Settings) -> int:
     so at once.
     """
     refuse_public_without_keys(settings.server)
+    Access(settings.server)  # what is wrong with keys is told once, not by every process
     connections_max = min(settings.server.limits.connections, connections_possible())
     inherited = inherit(settings.server, settings.server.workers)
     gc.freeze()
