@@ -94,15 +94,17 @@ def test_a_watch_of_several_topics_begins_at_the_end_where_that_is_wanted(face: 
     for topic in ("t.a", "t.b"):
         face.append(topic, {"data": "old"})
     watch = face.watch_topics(["t.a", "t.b"], tail=True, match="new*")
-    threading.Timer(
+    timer = threading.Timer(
         0.1,
         lambda: [
             face.append("t.b", [{"data": 1}, {"data": 2, "tag": "new-1"}]),
             face.drop("t.a"),
             face.drop("t.b"),
         ],
-    ).start()
+    )
+    timer.start()
     seen = [said(each) for each in watch]
+    timer.join()  # the watch may hear of the last drop before who asked for it
     assert ("t.b", 2) in seen
     assert sorted(each for each in seen if each[1] == "TopicGone") == [
         ("t.a", "TopicGone"),
